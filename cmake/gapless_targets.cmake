@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The few shapes our targets come in. Sources are listed by hand; flags stay on targets.
+
+# Our warnings, for our code only: linked PRIVATE, so that they never reach users.
+add_library(gapless_warnings INTERFACE)
+target_compile_options(gapless_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wold-style-cast -Werror)
+
+# gapless_library(<name> SOURCES a.cc ... [LINKS targets ...])
+function(gapless_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
+  target_link_libraries(${name} PUBLIC ${ARG_LINKS} PRIVATE $<BUILD_INTERFACE:gapless_warnings>)
+endfunction()
+
+# gapless_test(<module> SOURCES a_test.cc ... [LINKS targets ...]): one binary a module, tests named
+# <module>/Subject.Sentence.
+function(gapless_test module)
+  if(NOT GAPLESS_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(${module}_test ${ARG_SOURCES})
+  target_link_libraries(${module}_test PRIVATE ${ARG_LINKS} GTest::gtest_main gapless_warnings)
+  include(GoogleTest)
+  gtest_discover_tests(${module}_test TEST_PREFIX ${module}/ DISCOVERY_TIMEOUT 60
+                       PROPERTIES TIMEOUT 300 LABELS ${module})
+endfunction()
+
+# gapless_benchmark(<name> SOURCES ... [LINKS ...]): built with the tests, run by `make bench` only.
+function(gapless_benchmark name)
+  if(NOT GAPLESS_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LINKS} gapless_warnings)
+endfunction()
