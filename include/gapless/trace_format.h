@@ -40,6 +40,18 @@ enum class RecordKind : uint8_t {
   kTaskFinish = 22,
 };
 
+// The seven times of a task, in the order in which they happen: kTaskSubmit plus this number.
+enum class TaskTime : uint8_t {
+  kSubmit = 0,
+  kReady = 1,
+  kDispatch = 2,
+  kReceive = 3,
+  kStart = 4,
+  kEnd = 5,
+  kFinish = 6,  // the scheduler saw the end
+};
+inline constexpr int kTaskTimeCount = 7;
+
 inline constexpr int kKindBits = 5;
 inline constexpr uint64_t kKindMask = (1u << kKindBits) - 1;
 inline constexpr uint32_t kNoValue = 0xffffffff;
@@ -155,7 +167,7 @@ struct ClockBody {
   uint8_t invariant;  // 1: the counter runs at one rate on all cores
   uint16_t reserved0;
   uint32_t reserved1;
-  uint64_t ticks_per_second;  // a first estimate; two anchors replace it
+  uint64_t ticks_per_second;   // a first estimate; two anchors replace it
   int64_t wall_minus_time_ns;  // add to a trace time to get nanoseconds since 1970; 0: unknown
 };
 static_assert(sizeof(ClockBody) == 24);

@@ -77,23 +77,12 @@ struct SpanColumns {
   size_t size() const { return begin_ns.size(); }
 };
 
-// The seven times of a task, in the order in which they happen.
-enum class TaskTime : uint8_t {
-  kSubmit = 0,
-  kReady = 1,
-  kDispatch = 2,
-  kReceive = 3,
-  kStart = 4,
-  kEnd = 5,
-  kFinish = 6,  // the scheduler saw the end
-};
-inline constexpr int kTaskTimeCount = 7;
 std::string_view task_time_name(TaskTime time);
 
 struct TaskColumns {
   std::vector<uint64_t> id;
-  std::vector<uint32_t> lane;    // where it ran; kNoIndex: unknown
-  std::vector<uint32_t> kernel;  // of `names`; kNoIndex: unknown
+  std::vector<uint32_t> lane;                                // where it ran; kNoIndex: unknown
+  std::vector<uint32_t> kernel;                              // of `names`; kNoIndex: unknown
   std::array<std::vector<int64_t>, kTaskTimeCount> time_ns;  // by TaskTime; kAbsent: not recorded
   size_t size() const { return id.size(); }
   const std::vector<int64_t>& at(TaskTime time) const { return time_ns[static_cast<size_t>(time)]; }

@@ -2,11 +2,11 @@
 
 #include "trace/trace_builder.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
+
+#include <fmt/core.h>
 
 #include "base/check.h"
 

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "trace/record_reader.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "trace/clock.h"
+
+namespace gapless {
+namespace {
+
+bool is_timed(RecordKind kind) { return kind != RecordKind::kPayload && kind != RecordKind::kEdge; }
+
+// The records of one writer, over all its chunks.
+class Cursor {
+ public:
+  explicit Cursor(std::vector<const FoundChunk*> chunks) : chunks_(std::move(chunks)) {
+    std::sort(chunks_.begin(), chunks_.end(),
+              [](const FoundChunk* a, const FoundChunk* b) { return a->sequence < b->sequence; });
+    settle();
+  }
+
+  bool at_end() const { return chunk_ == chunks_.size(); }
+  const Record& record() const { return record_; }
+  RecordKind kind() const { return static_cast<RecordKind>(record_.head & kKindMask); }
+  // Where this record stands among those of others: records without a time stay with the one
+  // before them.
+  uint64_t ticks() const { return ticks_; }
+
+  void next() {
+    offset_ += sizeof(Record);
+    settle();
+  }
+
+ private:
+  // Loads the record at the position, moving on to the next chunk where one ends.
+  void settle() {
+    while (chunk_ < chunks_.size()) {
+      const std::span<const std::byte> bytes = chunks_[chunk_]->payload;
+      if (offset_ + sizeof(Record) <= bytes.size()) {
+        std::memcpy(&record_, bytes.data() + offset_, sizeof(Record));
+        if (record_.head != 0) {
+          if (is_timed(kind())) ticks_ = record_.head >> kKindBits;
+          return;
+        }
+      }
+      ++chunk_;
+      offset_ = 0;
+    }
+  }
+
+  std::vector<const FoundChunk*> chunks_;
+  size_t chunk_ = 0;
+  size_t offset_ = 0;
+  Record record_ = {};
+  uint64_t ticks_ = 0;
+};
+
+// Feeds records to the builder, with the numbers of the file turned into those of the trace.
+class Decoder {
+ public:
+  Decoder(const Metadata& metadata, TraceBuilder& builder);
+  void decode(Cursor& cursor);
+
+ private:
+  uint32_t lane(uint16_t id);
+  uint32_t name(uint16_t id);
+
+  TraceBuilder& builder_;
+  ClockMap clock_;
+  std::vector<uint32_t> lanes_;  // by the file's number; kNoIndex: not described
+  std::vector<uint32_t> names_;
+};
+
+std::vector<AnchorBody> anchor_bodies(const TraceClock& clock) {
+  std::vector<AnchorBody> bodies;
+  for (const Anchor& anchor : clock.anchors) bodies.push_back({anchor.ticks, anchor.time_ns});
+  return bodies;
+}
+
+Decoder::Decoder(const Metadata& metadata, TraceBuilder& builder)
+    : builder_(builder),
+      clock_(anchor_bodies(metadata.clock), metadata.clock.ticks_per_second),
+      lanes_(size_t{kNoLane} + 1, kNoIndex),
+      names_(size_t{kNoName} + 1, kNoIndex) {
+  std::map<uint32_t, uint32_t> devices;
+  for (const auto& [id, device] : metadata.devices) devices[id] = builder.add_device(device);
+  if (devices.empty()) devices[0] = builder.add_device({"unknown process", 0});
+  for (const auto& [id, described] : metadata.lanes) {
+    if (id >= kNoLane) continue;
+    Lane lane = described;
+    const auto device = devices.find(lane.device);
+    lane.device = device == devices.end() ? 0 : device->second;
+    lanes_[id] = builder.add_lane(std::move(lane));
+  }
+  for (const auto& [id, text] : metadata.names) {
+    if (id < kNoName) names_[id] = builder.intern(text);
+  }
+  builder.trace().clock = metadata.clock;
+}
+
+uint32_t Decoder::lane(uint16_t id) {
+  if (lanes_[id] != kNoIndex || id == kNoLane) return lanes_[id];
+  builder_.count_finding(Severity::kWarning, "unknown-lane",
+                         "lanes have events but no description in the file");
+  Lane unknown;
+  unknown.name = fmt::format("lane {}", id);
+  unknown.kind = LaneKind::kOther;
+  unknown.number = id;
+  lanes_[id] = builder_.add_lane(std::move(unknown));
+  return lanes_[id];
+}
+
+uint32_t Decoder::name(uint16_t id) {
+  if (names_[id] != kNoIndex || id == kNoName) return names_[id];
+  builder_.count_finding(Severity::kWarning, "unknown-name",
+                         "names are used but not given in the file");
+  names_[id] = builder_.intern(fmt::format("name {}", id));
+  return names_[id];
+}
+
+// Takes one record, and the payload that belongs to it.
+// NOLINTNEXTLINE(readability-function-size): one case a kind, each a line or two.
+void Decoder::decode(Cursor& cursor) {
+  const Record record = cursor.record();
+  const RecordKind kind = cursor.kind();
+  cursor.next();
+  if (kind == RecordKind::kPayload) {
+    builder_.count_finding(Severity::kInfo, "payload-without-record",
+                           "values lost the record they belong to (it was overwritten)");
+    return;
+  }
+  if (kind == RecordKind::kEdge) {
+    const uint32_t producer = uint32_t{record.name} | uint32_t{record.lane} << 16;
+    builder_.edge(producer, record.value);
+    return;
+  }
+  const int64_t time_ns = clock_.to_ns(record.head >> kKindBits);
+  const uint32_t lane_index = lane(record.lane);
+  if (kind >= RecordKind::kTaskSubmit && kind <= RecordKind::kTaskFinish) {
+    const int time = static_cast<int>(kind) - static_cast<int>(RecordKind::kTaskSubmit);
+    builder_.task_time(record.value, static_cast<TaskTime>(time), time_ns, lane_index,
+                       name(record.name));
+    return;
+  }
+  if (lane_index == kNoIndex) {
+    builder_.count_finding(Severity::kWarning, "no-lane", "events are for no lane; left out");
+    return;
+  }
+  uint32_t text = name(record.name);
+  if (text == kNoIndex && kind != RecordKind::kSwitch) text = builder_.intern("(no name)");
+  switch (kind) {
+    case RecordKind::kSpanBegin:
+      builder_.begin(lane_index, time_ns, text, record.value);
+      return;
+    case RecordKind::kSpanEnd:
+      builder_.end(lane_index, time_ns);
+      return;
+    case RecordKind::kSwitch:
+      if (text == kNoIndex) {
+        builder_.switch_off(lane_index, time_ns);
+      } else {
+        builder_.switch_to(lane_index, time_ns, text, record.value);
+      }
+      return;
+    case RecordKind::kInstant:
+      builder_.instant(lane_index, time_ns, text, record.value);
+      return;
+    case RecordKind::kCounter:
+      if (cursor.at_end() || cursor.kind() != RecordKind::kPayload) {
+        builder_.count_finding(Severity::kWarning, "counter-without-value",
+                               "counter samples lost their value; left out");
+        return;
+      }
+      {
+        const Record& payload = cursor.record();
+        const uint64_t bits =
+            uint64_t{payload.value} | uint64_t{payload.name} << 32 | uint64_t{payload.lane} << 48;
+        builder_.counter(lane_index, time_ns, text, std::bit_cast<double>(bits));
+      }
+      cursor.next();
+      return;
+    case RecordKind::kFlowOut:
+    case RecordKind::kFlowIn:
+      builder_.flow(lane_index, time_ns, record.value,
+                    kind == RecordKind::kFlowOut ? FlowPhase::kOut : FlowPhase::kIn,
+                    builder_.open_span(lane_index));
+      return;
+    default:
+      builder_.count_finding(Severity::kWarning, "unknown-record",
+                             "records are of a kind this build does not know; left out");
+  }
+}
+
+}  // namespace
+
+uint64_t read_records(const std::vector<FoundChunk>& chunks, const Metadata& metadata,
+                      TraceBuilder& builder, const Progress& progress) {
+  Decoder decoder(metadata, builder);
+  std::map<uint32_t, std::vector<const FoundChunk*>> by_writer;
+  uint64_t total = 0;
+  for (const FoundChunk& chunk : chunks) {
+    if (chunk.type != ChunkType::kRecords) continue;
+    by_writer[chunk.writer].push_back(&chunk);
+    total += chunk.payload.size() / sizeof(Record);
+  }
+  std::vector<Cursor> cursors;
+  for (auto& [writer, list] : by_writer) {
+    cursors.emplace_back(std::move(list));
+    if (cursors.back().at_end()) cursors.pop_back();
+  }
+  // A heap of writers by the time of their next record. The front one is followed for as long as
+  // it is the earliest, so that stretches of one writer cost no heap operation.
+  const auto later = [](const Cursor& a, const Cursor& b) { return a.ticks() > b.ticks(); };
+  std::make_heap(cursors.begin(), cursors.end(), later);
+  uint64_t done = 0;
+  constexpr uint64_t kProgressInterval = 1 << 16;
+  while (!cursors.empty()) {
+    std::pop_heap(cursors.begin(), cursors.end(), later);
+    Cursor& cursor = cursors.back();
+    const uint64_t others = cursors.size() > 1 ? cursors.front().ticks() : ~uint64_t{0};
+    do {
+      const bool is_counter = cursor.kind() == RecordKind::kCounter;
+      decoder.decode(cursor);
+      done += is_counter ? 2 : 1;
+      if (progress && done % kProgressInterval == 0) progress(done, total);
+    } while (!cursor.at_end() && cursor.ticks() <= others);
+    if (cursor.at_end()) {
+      cursors.pop_back();
+    } else {
+      std::push_heap(cursors.begin(), cursors.end(), later);
+    }
+  }
+  return done;
+}
+
+}  // namespace gapless
