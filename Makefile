@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The verbs a person types. CMake builds; this file only names what to run. `make` lists the verbs.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+PREFIX ?= /usr/local
+CLANG_FORMAT ?= clang-format-14
+RUN_CLANG_TIDY ?= run-clang-tidy-14
+BUILD_ARGS ?=
+CTEST_ARGS ?=
+BENCH_ARGS ?=
+
+RELEASE := build/release
+GAPLESS := $(RELEASE)/src/cli/gapless
+DEMO := build/demo
+SOURCES = git ls-files -z -- '*.h' '*.cc' '*.cu' '*.cuh'
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench format format-check tidy clean install release
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+
+demo: ## build, record an example program, describe its trace, write a Perfetto file
+	@tools/bootstrap --for build
+	@$(MAKE) --no-print-directory release
+	@mkdir -p $(DEMO)
+	$(GAPLESS) record -o $(DEMO)/worker_pool.gapless -- $(RELEASE)/examples/worker_pool
+	$(GAPLESS) info $(DEMO)/worker_pool.gapless
+	$(GAPLESS) convert $(DEMO)/worker_pool.gapless -o $(DEMO)/worker_pool.pftrace
+	@echo
+	@echo 'The timeline is in $(CURDIR)/$(DEMO)/worker_pool.pftrace.'
+	@echo 'Open https://ui.perfetto.dev and drop the file on the page. It is drawn in the browser,'
+	@echo 'nothing is uploaded, and the page works offline once it has been visited.'
+
+test: ## build and run all tests
+	@tools/bootstrap --for test
+	@$(MAKE) --no-print-directory release
+	ctest --preset release $(CTEST_ARGS)
+
+bench: ## run the benchmarks; BENCH_ARGS goes to bench/run
+	@tools/bootstrap --for bench
+	@$(MAKE) --no-print-directory release
+	bench/run $(BENCH_ARGS)
+
+format: ## clang-format every tracked source
+	@tools/bootstrap --for check
+	$(SOURCES) | xargs -0 -r $(CLANG_FORMAT) -i
+
+format-check: ## fail when a tracked source is not formatted
+	@tools/bootstrap --for check
+	$(SOURCES) | xargs -0 -r $(CLANG_FORMAT) --dry-run -Werror
+
+tidy: ## clang-tidy over our sources, then the house rules of tools/tidy.py
+	@tools/bootstrap --for check
+	cmake --preset release
+	$(RUN_CLANG_TIDY) -quiet -p $(RELEASE) '^$(CURDIR)/(src|tests|bench|examples)/'
+	python3 tools/tidy.py
+
+install: ## install the program, the library and its headers; PREFIX= and DESTDIR= say where
+	@tools/bootstrap --for build
+	@$(MAKE) --no-print-directory release
+	DESTDIR='$(DESTDIR)' cmake --install $(RELEASE) --prefix '$(PREFIX)'
+
+clean: ## remove build/
+	rm -rf build
+
+release:
+	cmake --preset release
+	cmake --build --preset release $(BUILD_ARGS)
