@@ -33,7 +33,7 @@ std::optional<Pieces> split(std::string_view text) {
   if (pieces.whole.empty() && pieces.fraction.empty()) return std::nullopt;
   if (i < text.size() && (text[i] == 'e' || text[i] == 'E')) {
     ++i;
-    if (i < text.size() && text[i] == '+') ++i;
+    if (i + 1 < text.size() && text[i] == '+' && is_digit(text[i + 1])) ++i;
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data() + i, end, pieces.exponent);
     if (error != std::errc() || stop != end) return std::nullopt;

@@ -2,16 +2,16 @@
 
 #include "base/input_stream.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <limits>
 #include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
 
 #include "base/check.h"
 
@@ -27,7 +27,8 @@ struct InputStream::State {
 
   bool is_gzip = false;
   bool gzip_open = false;
-  bool gzip_ended = false;  // the last member is complete
+  bool gzip_ended = false;    // the last member is complete
+  bool source_ended = false;  // all compressed bytes were taken
   z_stream gzip = {};
   std::vector<unsigned char> compressed;
 
@@ -63,7 +64,7 @@ Result<size_t> InputStream::State::read_source(char* out, size_t size_wanted) {
   return done;
 }
 
-// Looks at the first two bytes, and keeps them for read_gzip.
+// Looks at the first two bytes without taking them.
 Result<void> InputStream::State::start() {
   compressed.resize(256 * 1024);
   if (fd < 0) {
@@ -85,16 +86,14 @@ Result<void> InputStream::State::start() {
 Result<size_t> InputStream::State::read_gzip(char* out, size_t size_wanted) {
   size_t done = 0;
   while (done < size_wanted && damage.empty()) {
-    if (gzip.avail_in == 0) {
+    if (gzip.avail_in == 0 && !source_ended) {
       const size_t count =
           GAPLESS_TRY(read_source(reinterpret_cast<char*>(compressed.data()), compressed.size()));
-      if (count == 0) {
-        if (!gzip_ended) damage = "the gzip data stops in the middle";
-        break;
-      }
       gzip.next_in = compressed.data();
       gzip.avail_in = static_cast<uInt>(count);
+      source_ended = count == 0;
     }
+    if (source_ended && gzip_ended) break;
     if (gzip_ended) {  // several members one after another are one file
       inflateReset(&gzip);
       gzip_ended = false;
@@ -103,9 +102,12 @@ Result<size_t> InputStream::State::read_gzip(char* out, size_t size_wanted) {
     gzip.next_out = reinterpret_cast<unsigned char*>(out + done);
     gzip.avail_out = static_cast<uInt>(room);
     const int status = inflate(&gzip, Z_NO_FLUSH);
-    done += room - gzip.avail_out;
+    const size_t inflated = room - gzip.avail_out;
+    done += inflated;
     if (status == Z_STREAM_END) {
       gzip_ended = true;
+    } else if (source_ended && inflated == 0) {  // zlib holds nothing back any more
+      damage = "the gzip data stops in the middle";
     } else if (status != Z_OK && status != Z_BUF_ERROR) {
       damage = fmt::format("the gzip data is damaged near byte {}", position - gzip.avail_in);
     }

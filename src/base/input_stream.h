@@ -32,7 +32,8 @@ class InputStream {
   uint64_t source_position() const;
   uint64_t source_size() const;
 
-  // After the end: a gzip source stopped in the middle or is damaged there; why. Empty: all is well.
+  // After the end: a gzip source stopped in the middle or is damaged there; why. Empty: all is
+  // well.
   const std::string& damage() const;
   const std::string& name() const;
 

@@ -7,12 +7,12 @@
 
 #pragma once
 
-#include <fmt/core.h>
-
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
+
+#include <fmt/core.h>
 
 namespace gapless {
 
@@ -77,9 +77,9 @@ class [[nodiscard]] Result<void> {
 }  // namespace gapless
 
 // The value of a Result, or return its error from this function.
-#define GAPLESS_TRY(expression)                                      \
-  __extension__({                                                    \
-    auto gapless_result = (expression);                              \
-    if (!gapless_result) return std::move(gapless_result).error();   \
-    std::move(gapless_result).value();                               \
+#define GAPLESS_TRY(expression)                                    \
+  __extension__({                                                  \
+    auto gapless_result = (expression);                            \
+    if (!gapless_result) return std::move(gapless_result).error(); \
+    std::move(gapless_result).value();                             \
   })
