@@ -52,10 +52,10 @@ struct LaneId {
 };
 
 struct LaneSpec {
-  std::string_view name;
+  std::string_view name = {};
   LaneKind kind = LaneKind::kOther;
-  int64_t number = 0;       // what it is called outside: core number, channel
-  std::string_view device;  // lanes of one device stand together; empty: this process
+  int64_t number = 0;            // what it is called outside: core number, channel
+  std::string_view device = {};  // lanes of one device stand together; empty: this process
 };
 
 // What to do when a thread has filled its memory.
@@ -82,37 +82,38 @@ inline constexpr bool kTraceCompiledIn = false;
 // Another name for each setting, so that both kinds of object file can be linked together.
 inline namespace trace_off {
 
-inline bool start_recording(const RecorderOptions&) { return false; }
-inline std::string recording_error() { return {}; }
-inline RecordingSummary stop_recording() { return {}; }
-inline void pause_recording() {}
-inline void resume_recording() {}
-inline bool is_recording() { return false; }
-inline NameId intern_name(std::string_view) { return {}; }
-inline LaneId add_lane(const LaneSpec&) { return {}; }
-inline LaneId thread_lane() { return {}; }
-inline void name_thread(std::string_view) {}
-inline void span_begin(NameId, uint32_t = kNoValue) {}
-inline void span_begin(LaneId, NameId, uint32_t = kNoValue) {}
-inline void span_end() {}
-inline void span_end(LaneId) {}
-inline void switch_to(NameId, uint32_t = kNoValue) {}
-inline void switch_to(LaneId, NameId, uint32_t = kNoValue) {}
-inline void switch_off() {}
-inline void switch_off(LaneId) {}
-inline void instant(NameId, uint32_t = kNoValue) {}
-inline void instant(LaneId, NameId, uint32_t = kNoValue) {}
-inline void counter(NameId, double) {}
-inline void counter(LaneId, NameId, double) {}
-inline void flow_out(uint32_t) {}
-inline void flow_out(LaneId, uint32_t) {}
-inline void flow_in(uint32_t) {}
-inline void flow_in(LaneId, uint32_t) {}
-inline void task_event(TaskTime, LaneId, uint32_t, NameId = {}) {}
-inline void task_edge(uint32_t, uint32_t) {}
+[[gnu::always_inline]] inline bool start_recording(const RecorderOptions&) { return false; }
+[[gnu::always_inline]] inline std::string recording_error() { return {}; }
+[[gnu::always_inline]] inline RecordingSummary stop_recording() { return {}; }
+[[gnu::always_inline]] inline void pause_recording() {}
+[[gnu::always_inline]] inline void resume_recording() {}
+[[gnu::always_inline]] inline bool is_recording() { return false; }
+[[gnu::always_inline]] inline NameId intern_name(std::string_view) { return {}; }
+[[gnu::always_inline]] inline LaneId add_lane(const LaneSpec&) { return {}; }
+[[gnu::always_inline]] inline LaneId thread_lane() { return {}; }
+[[gnu::always_inline]] inline void name_thread(std::string_view) {}
+[[gnu::always_inline]] inline void rename_lane(LaneId, std::string_view) {}
+[[gnu::always_inline]] inline void span_begin(NameId, uint32_t = kNoValue) {}
+[[gnu::always_inline]] inline void span_begin(LaneId, NameId, uint32_t = kNoValue) {}
+[[gnu::always_inline]] inline void span_end() {}
+[[gnu::always_inline]] inline void span_end(LaneId) {}
+[[gnu::always_inline]] inline void switch_to(NameId, uint32_t = kNoValue) {}
+[[gnu::always_inline]] inline void switch_to(LaneId, NameId, uint32_t = kNoValue) {}
+[[gnu::always_inline]] inline void switch_off() {}
+[[gnu::always_inline]] inline void switch_off(LaneId) {}
+[[gnu::always_inline]] inline void instant(NameId, uint32_t = kNoValue) {}
+[[gnu::always_inline]] inline void instant(LaneId, NameId, uint32_t = kNoValue) {}
+[[gnu::always_inline]] inline void counter(NameId, double) {}
+[[gnu::always_inline]] inline void counter(LaneId, NameId, double) {}
+[[gnu::always_inline]] inline void flow_out(uint32_t) {}
+[[gnu::always_inline]] inline void flow_out(LaneId, uint32_t) {}
+[[gnu::always_inline]] inline void flow_in(uint32_t) {}
+[[gnu::always_inline]] inline void flow_in(LaneId, uint32_t) {}
+[[gnu::always_inline]] inline void task_event(TaskTime, LaneId, uint32_t, NameId = {}) {}
+[[gnu::always_inline]] inline void task_edge(uint32_t, uint32_t) {}
 
 struct ScopedSpan {
-  explicit ScopedSpan(NameId, uint32_t = kNoValue) {}
+  [[gnu::always_inline]] explicit ScopedSpan(NameId, uint32_t = kNoValue) {}
 };
 
 }  // namespace trace_off
@@ -140,6 +141,7 @@ LaneId add_lane(const LaneSpec& spec);
 // The calling thread's lane. A thread that was never seen gets one, named after the thread.
 LaneId thread_lane();
 void name_thread(std::string_view name);
+void rename_lane(LaneId lane, std::string_view name);
 
 // ---- The hot path.
 

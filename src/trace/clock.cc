@@ -3,10 +3,12 @@
 #include "trace/clock.h"
 
 #include <algorithm>
+#include <bit>
 #include <ctime>
 #include <limits>
 
 #include "gapless/trace.h"
+#include "trace/trace.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -15,9 +17,9 @@
 namespace gapless {
 namespace {
 
-__extension__ typedef unsigned __int128 Wide;  // -Wpedantic objects to the plain spelling
-
-constexpr int kScaleBits = 48;
+// -Wpedantic objects to the plain spelling.
+__extension__ typedef unsigned __int128 Wide;
+__extension__ typedef __int128 SignedWide;
 
 int64_t now_ns(clockid_t clock) {
   timespec now = {};
@@ -25,10 +27,11 @@ int64_t now_ns(clockid_t clock) {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-uint64_t scaled_rate(uint64_t time_ns, uint64_t ticks) {
-  const Wide rate = (Wide{time_ns} << kScaleBits) / ticks;
-  return rate > std::numeric_limits<uint64_t>::max() ? std::numeric_limits<uint64_t>::max()
-                                                     : static_cast<uint64_t>(rate);
+int64_t shifted(int64_t base_ns, Wide offset_ns, bool forward) {
+  constexpr Wide kBeyondAll = Wide{1} << 65;  // out of range, whatever the base
+  const SignedWide offset = static_cast<SignedWide>(std::min(offset_ns, kBeyondAll));
+  const SignedWide time_ns = forward ? base_ns + offset : base_ns - offset;
+  return static_cast<int64_t>(std::clamp<SignedWide>(time_ns, -kMaxTimeNs, kMaxTimeNs));
 }
 
 }  // namespace
@@ -89,21 +92,27 @@ ClockMap::ClockMap(std::vector<AnchorBody> anchors, uint64_t ticks_per_second) {
     const uint64_t time_ns =
         static_cast<uint64_t>(rising[i + 1].time_ns) - static_cast<uint64_t>(rising[i].time_ns);
     const uint64_t ticks = rising[i + 1].ticks - rising[i].ticks;
-    pieces_.push_back({rising[i].ticks, rising[i].time_ns, scaled_rate(time_ns, ticks)});
+    pieces_.push_back({rising[i].ticks, rising[i].time_ns, make_rate(time_ns, ticks)});
   }
   // After the last anchor: at the rate of the last piece.
-  const uint64_t nominal = scaled_rate(1'000'000'000, std::max<uint64_t>(ticks_per_second, 1));
-  const uint64_t last_rate = pieces_.empty() ? nominal : pieces_.back().ns_per_tick_scaled;
+  const Rate nominal = make_rate(1'000'000'000, std::max<uint64_t>(ticks_per_second, 1));
+  const Rate last_rate = pieces_.empty() ? nominal : pieces_.back().rate;
   pieces_.push_back({rising.back().ticks, rising.back().time_ns, last_rate});
 }
 
+// Both arguments are at least 1.
+ClockMap::Rate ClockMap::make_rate(uint64_t time_ns, uint64_t ticks) {
+  int shift = 63 + std::countl_zero(time_ns);
+  Wide rate = (Wide{time_ns} << shift) / ticks;
+  for (; rate > std::numeric_limits<uint64_t>::max(); rate >>= 1) --shift;
+  return {static_cast<uint64_t>(rate), shift};
+}
+
 int64_t ClockMap::to_ns_in(const Piece& piece, uint64_t ticks) {
-  if (ticks >= piece.ticks) {
-    const Wide scaled = Wide{ticks - piece.ticks} * piece.ns_per_tick_scaled;
-    return piece.time_ns + static_cast<int64_t>(scaled >> kScaleBits);
-  }
-  const Wide scaled = Wide{piece.ticks - ticks} * piece.ns_per_tick_scaled;
-  return piece.time_ns - static_cast<int64_t>(scaled >> kScaleBits);
+  const bool forward = ticks >= piece.ticks;
+  const uint64_t distance = forward ? ticks - piece.ticks : piece.ticks - ticks;
+  const Wide scaled = Wide{distance} * piece.rate.scaled;
+  return shifted(piece.time_ns, scaled >> piece.rate.shift, forward);
 }
 
 void ClockMap::find_piece(uint64_t ticks) {

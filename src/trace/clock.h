@@ -26,7 +26,8 @@ AnchorBody read_anchor();
 // Nanoseconds since 1970 minus CLOCK_MONOTONIC_RAW, now.
 int64_t wall_minus_monotonic_ns();
 
-// Ticks to nanoseconds. Exact at the anchors, linear between them, monotonic.
+// Ticks to nanoseconds. Exact at the anchors, linear between them to the nanosecond, monotonic.
+// What lies beyond kMaxTimeNs of trace/trace.h is moved there.
 class ClockMap {
  public:
   // `ticks_per_second` is used when there are fewer than two anchors. Anchors that do not rise in
@@ -40,11 +41,18 @@ class ClockMap {
   size_t anchor_count() const { return anchor_count_; }
 
  private:
+  // Nanoseconds a tick, times 2^shift; the shift fills the 64 bits, so that a piece may be years
+  // long.
+  struct Rate {
+    uint64_t scaled;
+    int shift;
+  };
   struct Piece {
     uint64_t ticks;
     int64_t time_ns;
-    uint64_t ns_per_tick_scaled;  // times 2^48: 1/16 ns after an hour at 5 GHz
+    Rate rate;
   };
+  static Rate make_rate(uint64_t time_ns, uint64_t ticks);
   static int64_t to_ns_in(const Piece& piece, uint64_t ticks);
   void find_piece(uint64_t ticks);
 

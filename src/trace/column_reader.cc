@@ -10,6 +10,8 @@
 
 #include <fmt/core.h>
 
+#include "trace/trace_builder.h"
+
 namespace gapless {
 namespace {
 
@@ -24,9 +26,9 @@ BlocksByColumn collect_blocks(const std::vector<FoundChunk>& chunks,
                               std::vector<Finding>& findings) {
   BlocksByColumn blocks;
   for (const FoundChunk& chunk : chunks) {
-    if (chunk.type != ChunkType::kColumns || !chunk.sealed) continue;
+    if (chunk.type != ChunkType::kColumns) continue;
     Block block = {};
-    if (chunk.payload.size() >= sizeof(ColumnBlock)) {
+    if (chunk.sealed && chunk.payload.size() >= sizeof(ColumnBlock)) {
       std::memcpy(&block.header, chunk.payload.data(), sizeof(ColumnBlock));
       block.elements = chunk.payload.subspan(sizeof(ColumnBlock));
     }
@@ -106,6 +108,17 @@ Result<void> check_indices(const std::vector<uint32_t>& column, size_t limit, bo
   return {};
 }
 
+Result<void> check_times(const std::vector<int64_t>& column, bool may_be_absent,
+                         std::string_view what, const std::string& name) {
+  for (size_t row = 0; row < column.size(); ++row) {
+    if (column[row] >= -kMaxTimeNs && column[row] <= kMaxTimeNs) continue;
+    if (may_be_absent && column[row] == kAbsent) continue;
+    return fail(ErrorCode::kInvalidInput, "{}: row {} of {} is {} ns; times lie within {} ns", name,
+                row, what, column[row], kMaxTimeNs);
+  }
+  return {};
+}
+
 Result<void> check_columns(const Trace& trace, const std::string& name) {
   const size_t lanes = trace.lanes.size();
   const size_t names = trace.names.size();
@@ -115,23 +128,80 @@ Result<void> check_columns(const Trace& trace, const std::string& name) {
   GAPLESS_TRY(check_indices(trace.spans.args, names, true, "spans.args", name));
   GAPLESS_TRY(check_indices(trace.tasks.lane, lanes, true, "tasks.lane", name));
   GAPLESS_TRY(check_indices(trace.tasks.kernel, names, true, "tasks.kernel", name));
-  GAPLESS_TRY(
-      check_indices(trace.edges.producer, trace.tasks.size(), false, "edges.producer", name));
-  GAPLESS_TRY(
-      check_indices(trace.edges.consumer, trace.tasks.size(), false, "edges.consumer", name));
   GAPLESS_TRY(check_indices(trace.counters.lane, lanes, false, "counters.lane", name));
   GAPLESS_TRY(check_indices(trace.counters.name, names, false, "counters.name", name));
   GAPLESS_TRY(check_indices(trace.instants.lane, lanes, false, "instants.lane", name));
   GAPLESS_TRY(check_indices(trace.instants.name, names, false, "instants.name", name));
   GAPLESS_TRY(check_indices(trace.flows.lane, lanes, false, "flows.lane", name));
-  GAPLESS_TRY(check_indices(trace.flows.span, trace.spans.size(), true, "flows.span", name));
+  GAPLESS_TRY(check_times(trace.spans.begin_ns, false, "spans.begin_ns", name));
+  GAPLESS_TRY(check_times(trace.spans.end_ns, false, "spans.end_ns", name));
+  for (const std::vector<int64_t>& times : trace.tasks.time_ns) {
+    GAPLESS_TRY(check_times(times, true, "tasks.time_ns", name));
+  }
+  GAPLESS_TRY(check_times(trace.counters.time_ns, false, "counters.time_ns", name));
+  GAPLESS_TRY(check_times(trace.instants.time_ns, false, "instants.time_ns", name));
+  GAPLESS_TRY(check_times(trace.flows.time_ns, false, "flows.time_ns", name));
   for (size_t row = 0; row < trace.spans.size(); ++row) {
     const int64_t begin_ns = trace.spans.begin_ns[row];
-    if (begin_ns != kAbsent && trace.spans.end_ns[row] >= begin_ns) continue;
+    if (trace.spans.end_ns[row] >= begin_ns) continue;
     return fail(ErrorCode::kInvalidInput, "{}: span {} ends at {} ns, before it begins at {} ns",
                 name, row, trace.spans.end_ns[row], begin_ns);
   }
   return {};
+}
+
+// Edges and flows may point to rows that a damaged file no longer has.
+void drop_dangling_edges(Trace& trace) {
+  EdgeColumns& edges = trace.edges;
+  const size_t task_count = trace.tasks.size();
+  size_t kept = 0;
+  for (size_t row = 0; row < edges.size(); ++row) {
+    if (edges.producer[row] >= task_count || edges.consumer[row] >= task_count) continue;
+    edges.producer[kept] = edges.producer[row];
+    edges.consumer[kept] = edges.consumer[row];
+    edges.kind[kept] = edges.kind[row];
+    ++kept;
+  }
+  const size_t dropped_count = edges.size() - kept;
+  if (dropped_count == 0) return;
+  edges.producer.resize(kept);
+  edges.consumer.resize(kept);
+  edges.kind.resize(kept);
+  trace.findings.push_back(
+      {Severity::kError, "edge-without-task",
+       fmt::format("{} edges name a task that is not among the {} of the file; left out",
+                   dropped_count, task_count),
+       kNoIndex, dropped_count});
+}
+
+void untie_dangling_flows(Trace& trace) {
+  uint64_t untied_count = 0;
+  for (uint32_t& span : trace.flows.span) {
+    if (span == kNoIndex || span < trace.spans.size()) continue;
+    span = kNoIndex;
+    ++untied_count;
+  }
+  if (untied_count == 0) return;
+  trace.findings.push_back(
+      {Severity::kError, "flow-without-span",
+       fmt::format("{} flow points name a span that is not among the {} of the file", untied_count,
+                   trace.spans.size()),
+       kNoIndex, untied_count});
+}
+
+// Everything after the reader relies on rows in order of time.
+void restore_order(Trace& trace) {
+  const auto is_sorted = [](const std::vector<int64_t>& times) {
+    return std::is_sorted(times.begin(), times.end());
+  };
+  if (is_sorted(trace.spans.begin_ns) && is_sorted(trace.counters.time_ns) &&
+      is_sorted(trace.instants.time_ns) && is_sorted(trace.flows.time_ns)) {
+    return;
+  }
+  sort_trace(trace, TieOrder::kLongerFirst);
+  trace.findings.push_back({Severity::kWarning, "rows-out-of-order",
+                            "the rows of the file are not in order of time; they were sorted",
+                            kNoIndex, 1});
 }
 
 void clamp_kinds(std::vector<uint8_t>& column, uint8_t largest) {
@@ -165,6 +235,9 @@ Result<Trace> read_columns(const std::vector<FoundChunk>& chunks, const Metadata
   clamp_kinds(trace.edges.kind, static_cast<uint8_t>(EdgeKind::kLifetime));
   clamp_kinds(trace.flows.phase, static_cast<uint8_t>(FlowPhase::kIn));
   GAPLESS_TRY(check_columns(trace, name));
+  drop_dangling_edges(trace);
+  untie_dangling_flows(trace);
+  restore_order(trace);
   trace.clock = metadata.clock;
   return trace;
 }

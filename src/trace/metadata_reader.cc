@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -113,25 +114,30 @@ bool read_entry(const MetadataEntry& entry, std::string_view text, Metadata& met
   return true;
 }
 
-// Reads entries until the chunk ends, there is an empty one, or one is damaged; says which.
-bool read_chunk(const FoundChunk& chunk, Metadata& metadata) {
+bool has_good_crc(MetadataEntry entry, std::string_view body) {
+  const uint32_t crc = std::exchange(entry.crc, 0);
+  return crc == crc32c(body.data(), body.size(), crc32c(&entry, sizeof(entry)));
+}
+
+// Reads entries until the chunk ends or there is an empty one. Returns how many are damaged: each
+// is passed over, and when its size makes no sense, what follows it too.
+uint64_t read_chunk(const FoundChunk& chunk, Metadata& metadata) {
   std::span<const std::byte> bytes = chunk.payload;
+  uint64_t damaged_count = 0;
   while (bytes.size() >= sizeof(MetadataEntry)) {
     MetadataEntry entry;
     std::memcpy(&entry, bytes.data(), sizeof(entry));
-    if (entry.entry_bytes == 0) return true;
-    if (entry.entry_bytes < sizeof(entry) || entry.entry_bytes > bytes.size()) return false;
+    if (entry.entry_bytes == 0) break;
+    if (entry.entry_bytes < sizeof(entry) || entry.entry_bytes > bytes.size()) {
+      return damaged_count + 1;
+    }
     const std::string_view body(reinterpret_cast<const char*>(bytes.data()) + sizeof(entry),
                                 entry.entry_bytes - sizeof(entry));
-    MetadataEntry unsigned_entry = entry;
-    unsigned_entry.crc = 0;
-    const uint32_t crc =
-        crc32c(body.data(), body.size(), crc32c(&unsigned_entry, sizeof(unsigned_entry)));
-    if (crc != entry.crc || !read_entry(entry, body, metadata)) return false;
+    if (!has_good_crc(entry, body) || !read_entry(entry, body, metadata)) ++damaged_count;
     const size_t padded = (size_t{entry.entry_bytes} + 7) / 8 * 8;
     bytes = bytes.subspan(std::min(padded, bytes.size()));
   }
-  return true;
+  return damaged_count;
 }
 
 }  // namespace
@@ -139,12 +145,14 @@ bool read_chunk(const FoundChunk& chunk, Metadata& metadata) {
 Metadata read_metadata(const std::vector<FoundChunk>& chunks) {
   Metadata metadata;
   for (const FoundChunk& chunk : chunks) {
-    if (chunk.type != ChunkType::kMetadata || read_chunk(chunk, metadata)) continue;
+    if (chunk.type != ChunkType::kMetadata) continue;
+    const uint64_t damaged_count = read_chunk(chunk, metadata);
+    if (damaged_count == 0) continue;
     metadata.findings.push_back(
         {Severity::kError, "damaged-metadata",
-         fmt::format("the metadata in the chunk at byte {} is damaged; its end is left out",
-                     chunk.offset),
-         kNoIndex, 1});
+         fmt::format("{} entries of the metadata in the chunk at byte {} are damaged; left out",
+                     damaged_count, chunk.offset),
+         kNoIndex, damaged_count});
   }
   return metadata;
 }

@@ -26,7 +26,7 @@ struct Metadata {
   std::optional<EndBody> end;
 };
 
-// Entries with a wrong checksum end their chunk; what was wrong is added to `findings`.
+// Entries with a wrong checksum are passed over; how many there were is added to `findings`.
 Metadata read_metadata(const std::vector<FoundChunk>& chunks);
 
 }  // namespace gapless

@@ -222,10 +222,12 @@ LaneId thread_lane() {
   return lane_of_this_thread(p);
 }
 
-void name_thread(std::string_view name) {
+void name_thread(std::string_view name) { rename_lane(thread_lane(), name); }
+
+void rename_lane(LaneId lane, std::string_view name) {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
-  const LaneId lane = lane_of_this_thread(p);
+  if (lane.id >= p.registry.lanes().size()) return;
   p.registry.rename_lane(lane.id, name);
   if (p.recorder) p.recorder->note_lane(lane.id, p.registry.lanes()[lane.id]);
 }

@@ -66,16 +66,22 @@ class Cursor {
 class Decoder {
  public:
   Decoder(const Metadata& metadata, TraceBuilder& builder);
-  void decode(Cursor& cursor);
+  // Takes one record, and the payload that belongs to it. Returns how many were taken.
+  uint64_t decode(Cursor& cursor);
 
  private:
   uint32_t lane(uint16_t id);
   uint32_t name(uint16_t id);
+  uint32_t name_or_placeholder(uint16_t id);
+  void decode_on_lane(RecordKind kind, const Record& record, uint32_t lane_index, int64_t time_ns);
+  uint64_t decode_counter(const Record& record, uint32_t lane_index, int64_t time_ns,
+                          Cursor& cursor);
 
   TraceBuilder& builder_;
   ClockMap clock_;
   std::vector<uint32_t> lanes_;  // by the file's number; kNoIndex: not described
   std::vector<uint32_t> names_;
+  uint32_t placeholder_ = kNoIndex;  // the name of what has none; made when needed
 };
 
 std::vector<AnchorBody> anchor_bodies(const TraceClock& clock) {
@@ -125,21 +131,25 @@ uint32_t Decoder::name(uint16_t id) {
   return names_[id];
 }
 
-// Takes one record, and the payload that belongs to it.
-// NOLINTNEXTLINE(readability-function-size): one case a kind, each a line or two.
-void Decoder::decode(Cursor& cursor) {
+uint32_t Decoder::name_or_placeholder(uint16_t id) {
+  if (id != kNoName) return name(id);
+  if (placeholder_ == kNoIndex) placeholder_ = builder_.intern("(no name)");
+  return placeholder_;
+}
+
+uint64_t Decoder::decode(Cursor& cursor) {
   const Record record = cursor.record();
   const RecordKind kind = cursor.kind();
   cursor.next();
   if (kind == RecordKind::kPayload) {
     builder_.count_finding(Severity::kInfo, "payload-without-record",
                            "values lost the record they belong to (it was overwritten)");
-    return;
+    return 1;
   }
   if (kind == RecordKind::kEdge) {
     const uint32_t producer = uint32_t{record.name} | uint32_t{record.lane} << 16;
     builder_.edge(producer, record.value);
-    return;
+    return 1;
   }
   const int64_t time_ns = clock_.to_ns(record.head >> kKindBits);
   const uint32_t lane_index = lane(record.lane);
@@ -147,44 +157,55 @@ void Decoder::decode(Cursor& cursor) {
     const int time = static_cast<int>(kind) - static_cast<int>(RecordKind::kTaskSubmit);
     builder_.task_time(record.value, static_cast<TaskTime>(time), time_ns, lane_index,
                        name(record.name));
-    return;
+    return 1;
   }
+  if (kind == RecordKind::kCounter) return decode_counter(record, lane_index, time_ns, cursor);
+  decode_on_lane(kind, record, lane_index, time_ns);
+  return 1;
+}
+
+uint64_t Decoder::decode_counter(const Record& record, uint32_t lane_index, int64_t time_ns,
+                                 Cursor& cursor) {
+  if (cursor.at_end() || cursor.kind() != RecordKind::kPayload) {
+    builder_.count_finding(Severity::kWarning, "counter-without-value",
+                           "counter samples lost their value; left out");
+    return 1;
+  }
+  const Record payload = cursor.record();
+  cursor.next();
+  if (lane_index == kNoIndex) {
+    builder_.count_finding(Severity::kWarning, "no-lane", "events are for no lane; left out");
+    return 2;
+  }
+  const uint64_t bits =
+      uint64_t{payload.value} | uint64_t{payload.name} << 32 | uint64_t{payload.lane} << 48;
+  builder_.counter(lane_index, time_ns, name_or_placeholder(record.name),
+                   std::bit_cast<double>(bits));
+  return 2;
+}
+
+void Decoder::decode_on_lane(RecordKind kind, const Record& record, uint32_t lane_index,
+                             int64_t time_ns) {
   if (lane_index == kNoIndex) {
     builder_.count_finding(Severity::kWarning, "no-lane", "events are for no lane; left out");
     return;
   }
-  uint32_t text = name(record.name);
-  if (text == kNoIndex && kind != RecordKind::kSwitch) text = builder_.intern("(no name)");
   switch (kind) {
     case RecordKind::kSpanBegin:
-      builder_.begin(lane_index, time_ns, text, record.value);
+      builder_.begin(lane_index, time_ns, name_or_placeholder(record.name), record.value);
       return;
     case RecordKind::kSpanEnd:
       builder_.end(lane_index, time_ns);
       return;
     case RecordKind::kSwitch:
-      if (text == kNoIndex) {
+      if (record.name == kNoName) {
         builder_.switch_off(lane_index, time_ns);
       } else {
-        builder_.switch_to(lane_index, time_ns, text, record.value);
+        builder_.switch_to(lane_index, time_ns, name(record.name), record.value);
       }
       return;
     case RecordKind::kInstant:
-      builder_.instant(lane_index, time_ns, text, record.value);
-      return;
-    case RecordKind::kCounter:
-      if (cursor.at_end() || cursor.kind() != RecordKind::kPayload) {
-        builder_.count_finding(Severity::kWarning, "counter-without-value",
-                               "counter samples lost their value; left out");
-        return;
-      }
-      {
-        const Record& payload = cursor.record();
-        const uint64_t bits =
-            uint64_t{payload.value} | uint64_t{payload.name} << 32 | uint64_t{payload.lane} << 48;
-        builder_.counter(lane_index, time_ns, text, std::bit_cast<double>(bits));
-      }
-      cursor.next();
+      builder_.instant(lane_index, time_ns, name_or_placeholder(record.name), record.value);
       return;
     case RecordKind::kFlowOut:
     case RecordKind::kFlowIn:
@@ -196,6 +217,16 @@ void Decoder::decode(Cursor& cursor) {
       builder_.count_finding(Severity::kWarning, "unknown-record",
                              "records are of a kind this build does not know; left out");
   }
+}
+
+// Which writer comes next: the one whose record is the earliest, of several the first.
+struct Turn {
+  uint64_t ticks;
+  size_t cursor;
+};
+
+bool is_later(const Turn& a, const Turn& b) {
+  return a.ticks != b.ticks ? a.ticks > b.ticks : a.cursor > b.cursor;
 }
 
 }  // namespace
@@ -211,30 +242,33 @@ uint64_t read_records(const std::vector<FoundChunk>& chunks, const Metadata& met
     total += chunk.payload.size() / sizeof(Record);
   }
   std::vector<Cursor> cursors;
+  std::vector<Turn> turns;
   for (auto& [writer, list] : by_writer) {
     cursors.emplace_back(std::move(list));
-    if (cursors.back().at_end()) cursors.pop_back();
+    if (!cursors.back().at_end()) turns.push_back({cursors.back().ticks(), cursors.size() - 1});
   }
   // A heap of writers by the time of their next record. The front one is followed for as long as
   // it is the earliest, so that stretches of one writer cost no heap operation.
-  const auto later = [](const Cursor& a, const Cursor& b) { return a.ticks() > b.ticks(); };
-  std::make_heap(cursors.begin(), cursors.end(), later);
+  std::make_heap(turns.begin(), turns.end(), is_later);
   uint64_t done = 0;
+  uint64_t next_progress = 0;
   constexpr uint64_t kProgressInterval = 1 << 16;
-  while (!cursors.empty()) {
-    std::pop_heap(cursors.begin(), cursors.end(), later);
-    Cursor& cursor = cursors.back();
-    const uint64_t others = cursors.size() > 1 ? cursors.front().ticks() : ~uint64_t{0};
+  while (!turns.empty()) {
+    std::pop_heap(turns.begin(), turns.end(), is_later);
+    Cursor& cursor = cursors[turns.back().cursor];
+    const uint64_t others = turns.size() > 1 ? turns.front().ticks : ~uint64_t{0};
     do {
-      const bool is_counter = cursor.kind() == RecordKind::kCounter;
-      decoder.decode(cursor);
-      done += is_counter ? 2 : 1;
-      if (progress && done % kProgressInterval == 0) progress(done, total);
+      done += decoder.decode(cursor);
+      if (progress && done >= next_progress) {
+        progress(done, total);
+        next_progress = done + kProgressInterval;
+      }
     } while (!cursor.at_end() && cursor.ticks() <= others);
     if (cursor.at_end()) {
-      cursors.pop_back();
+      turns.pop_back();
     } else {
-      std::push_heap(cursors.begin(), cursors.end(), later);
+      turns.back().ticks = cursor.ticks();
+      std::push_heap(turns.begin(), turns.end(), is_later);
     }
   }
   return done;

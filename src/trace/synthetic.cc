@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
 
-#include "base/check.h"
 #include "trace/trace_builder.h"
 
 namespace gapless {
@@ -158,6 +158,8 @@ class Generator {
     if (spans.size() < 3) return;
     for (uint32_t id = 1; id <= options_.flow_count; ++id) {
       std::array<uint32_t, 3> row = {any_span(), any_span(), any_span()};
+      while (row[1] == row[0]) row[1] = any_span();
+      while (row[2] == row[0] || row[2] == row[1]) row[2] = any_span();
       std::sort(row.begin(), row.end(), [&spans](uint32_t a, uint32_t b) {
         return spans.begin_ns[a] != spans.begin_ns[b] ? spans.begin_ns[a] < spans.begin_ns[b]
                                                       : a < b;

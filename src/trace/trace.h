@@ -25,6 +25,8 @@ namespace gapless {
 
 inline constexpr int64_t kAbsent = std::numeric_limits<int64_t>::min();
 inline constexpr uint32_t kNoIndex = 0xffffffff;
+// Times of native traces lie within 146 years of zero, so that differences of two always fit.
+inline constexpr int64_t kMaxTimeNs = int64_t{1} << 62;
 
 // Texts by number. Equal texts get the same number; numbers start at 0 without gaps.
 class NameTable {

@@ -50,7 +50,7 @@ void TraceBuilder::close_top(LaneState& state, int64_t time_ns) {
 void TraceBuilder::begin(uint32_t lane, int64_t time_ns, uint32_t name, uint32_t value) {
   LaneState& state = state_of(lane);
   const int64_t time = in_order(lane, state, time_ns);
-  state.stack.push_back({add_span(lane, time, kAbsent, name, value), false});
+  state.stack.push_back({append_span(lane, time, kAbsent, name, value), false});
 }
 
 void TraceBuilder::end(uint32_t lane, int64_t time_ns) {
@@ -83,7 +83,7 @@ void TraceBuilder::switch_to(uint32_t lane, int64_t time_ns, uint32_t name, uint
   switch_off(lane, time_ns);
   LaneState& state = state_of(lane);
   const int64_t time = std::max(time_ns, state.latest_ns);
-  state.stack.push_back({add_span(lane, time, kAbsent, name, value), true});
+  state.stack.push_back({append_span(lane, time, kAbsent, name, value), true});
 }
 
 uint32_t TraceBuilder::open_span(uint32_t lane) const {
@@ -92,6 +92,12 @@ uint32_t TraceBuilder::open_span(uint32_t lane) const {
 
 uint32_t TraceBuilder::add_span(uint32_t lane, int64_t begin_ns, int64_t end_ns, uint32_t name,
                                 uint32_t value) {
+  tie_order_ = TieOrder::kLongerFirst;
+  return append_span(lane, begin_ns, end_ns, name, value);
+}
+
+uint32_t TraceBuilder::append_span(uint32_t lane, int64_t begin_ns, int64_t end_ns, uint32_t name,
+                                   uint32_t value) {
   SpanColumns& spans = trace_.spans;
   const uint32_t row = static_cast<uint32_t>(spans.size());
   spans.begin_ns.push_back(begin_ns);
@@ -160,9 +166,9 @@ void TraceBuilder::task_time(uint64_t task, TaskTime time, int64_t time_ns, uint
   if (time >= TaskTime::kDispatch) tasks.lane[row] = lane;
   LaneState& state = state_of(lane);
   if (time == TaskTime::kStart) {
-    if (state.running_task != kNoIndex) {
-      tasks.time_ns[static_cast<size_t>(TaskTime::kEnd)][state.running_task] = time_ns;
-    }
+    std::vector<int64_t>& end_ns = tasks.time_ns[static_cast<size_t>(TaskTime::kEnd)];
+    const uint32_t running = state.running_task;
+    if (running != kNoIndex && end_ns[running] == kAbsent) end_ns[running] = time_ns;
     state.running_task = row;
   }
   if (time == TaskTime::kEnd && state.running_task == row) state.running_task = kNoIndex;
@@ -174,12 +180,14 @@ void TraceBuilder::edge(uint64_t producer, uint64_t consumer, EdgeKind kind) {
 
 void TraceBuilder::count_finding(Severity severity, std::string_view code, std::string_view text,
                                  uint32_t lane, uint64_t count) {
-  const auto same = [&](const Finding& f) { return f.code == code && f.lane == lane; };
-  const auto found = std::find_if(counted_.begin(), counted_.end(), same);
-  if (found != counted_.end()) {
-    found->count += count;
+  std::vector<size_t>& rows = counted_on_[lane];
+  const auto same = [&](size_t row) { return counted_[row].code == code; };
+  const auto found = std::find_if(rows.begin(), rows.end(), same);
+  if (found != rows.end()) {
+    counted_[*found].count += count;
     return;
   }
+  rows.push_back(counted_.size());
   counted_.push_back({severity, std::string(code), std::string(text), lane, count});
 }
 
@@ -230,7 +238,8 @@ Trace TraceBuilder::finish() {
     trace_.findings.push_back(std::move(finding));
   }
   counted_.clear();
-  sort_trace(trace_);
+  counted_on_.clear();
+  sort_trace(trace_, tie_order_);
   return std::move(trace_);
 }
 
@@ -257,11 +266,11 @@ std::vector<uint32_t> sorted_order(size_t size, Before before) {
   return order;
 }
 
-void sort_spans(Trace& trace) {
+void sort_spans(Trace& trace, TieOrder tie_order) {
   SpanColumns& spans = trace.spans;
-  const auto before = [&spans](uint32_t a, uint32_t b) {
+  const auto before = [&spans, tie_order](uint32_t a, uint32_t b) {
     if (spans.begin_ns[a] != spans.begin_ns[b]) return spans.begin_ns[a] < spans.begin_ns[b];
-    return spans.end_ns[a] > spans.end_ns[b];
+    return tie_order == TieOrder::kLongerFirst && spans.end_ns[a] > spans.end_ns[b];
   };
   const std::vector<uint32_t> order = sorted_order(spans.size(), before);
   if (order.empty()) return;
@@ -298,17 +307,16 @@ void tie_flows(Trace& trace) {
       stack.push_back(static_cast<uint32_t>(next));
     }
     if (flows.span[i] != kNoIndex) continue;
-    const std::vector<uint32_t>& stack = open[flows.lane[i]];
-    const auto holds = [&](uint32_t span) { return spans.end_ns[span] >= flows.time_ns[i]; };
-    const auto innermost = std::find_if(stack.rbegin(), stack.rend(), holds);
-    if (innermost != stack.rend()) flows.span[i] = *innermost;
+    std::vector<uint32_t>& stack = open[flows.lane[i]];
+    while (!stack.empty() && spans.end_ns[stack.back()] < flows.time_ns[i]) stack.pop_back();
+    if (!stack.empty()) flows.span[i] = stack.back();
   }
 }
 
 }  // namespace
 
-void sort_trace(Trace& trace) {
-  sort_spans(trace);
+void sort_trace(Trace& trace, TieOrder tie_order) {
+  sort_spans(trace, tie_order);
   sort_points(trace, 4, trace.counters.time_ns);
   sort_points(trace, 5, trace.instants.time_ns);
   sort_points(trace, 6, trace.flows.time_ns);

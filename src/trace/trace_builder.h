@@ -18,6 +18,11 @@
 
 namespace gapless {
 
+// What comes first of two spans that begin together. The clock ticks in steps, so a span of no
+// length and its successor may do so: where spans come as they were recorded, that order is right.
+// Where they come in any order, the longer must hold the shorter.
+enum class TieOrder { kAsRecorded, kLongerFirst };
+
 class TraceBuilder {
  public:
   // `format` says what is being read, e.g. "chrome-json".
@@ -42,7 +47,8 @@ class TraceBuilder {
   // The row of the innermost open span; kNoIndex when there is none.
   uint32_t open_span(uint32_t lane) const;
 
-  // A span whose end is known, in any order. Returns its row until finish().
+  // A span whose end is known, in any order: of those that begin together the longer is taken for
+  // the outer one. Returns its row until finish().
   uint32_t add_span(uint32_t lane, int64_t begin_ns, int64_t end_ns, uint32_t name,
                     uint32_t value = kNoValue);
   // Category and arguments of a row (numbers of `names`); makes the columns when first used.
@@ -83,6 +89,8 @@ class TraceBuilder {
   };
 
   LaneState& state_of(uint32_t lane);
+  uint32_t append_span(uint32_t lane, int64_t begin_ns, int64_t end_ns, uint32_t name,
+                       uint32_t value);
   int64_t in_order(uint32_t lane, LaneState& state, int64_t time_ns);
   void close_top(LaneState& state, int64_t time_ns);
   uint32_t task_row(uint64_t task, TaskTime time);
@@ -91,6 +99,7 @@ class TraceBuilder {
 
   Trace trace_;
   std::vector<LaneState> open_;
+  TieOrder tie_order_ = TieOrder::kAsRecorded;
   std::unordered_map<uint64_t, uint32_t> task_rows_;  // id -> newest row
   struct PendingEdge {
     uint64_t producer;
@@ -98,12 +107,13 @@ class TraceBuilder {
     EdgeKind kind;
   };
   std::vector<PendingEdge> pending_edges_;
-  std::vector<Finding> counted_;  // by (code, lane), merged in finish()
+  std::vector<Finding> counted_;  // one a code and lane, moved to the trace by finish()
+  std::unordered_map<uint32_t, std::vector<size_t>> counted_on_;  // lane -> rows of counted_
 };
 
-// Sorts spans, counters, instants and flows by time (stable; of two spans that begin together the
-// longer comes first) and ties flows without a span to the innermost one around them on their lane.
-void sort_trace(Trace& trace);
+// Sorts spans, counters, instants and flows by time (stable) and ties flows without a span to the
+// innermost one around them on their lane.
+void sort_trace(Trace& trace, TieOrder tie_order = TieOrder::kAsRecorded);
 
 // One trace of several, whose times must already be on one clock: devices, lanes and tasks of all.
 Trace merge_traces(std::vector<Trace> traces);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include <fmt/core.h>
@@ -27,12 +28,14 @@ void read_drops(const std::vector<FoundChunk>& chunks, Metadata& metadata) {
       std::memcpy(&count, chunk.payload.data() + slot * sizeof(uint64_t), sizeof(count));
       if (count == 0) continue;
       const auto lane = metadata.lanes.find(slot);
-      const std::string name = lane == metadata.lanes.end() ? fmt::format("lane {}", slot)
-                               : slot == kDropSlotCount - 1 ? "(lanes beyond the table)"
-                                                            : lane->second.name;
-      if (lane != metadata.lanes.end()) lane->second.dropped_count += count;
+      const bool is_shared = slot == kDropSlotCount - 1;
+      const bool is_known = lane != metadata.lanes.end() && !is_shared;
+      const std::string where = is_shared  ? fmt::format("lanes from number {} on", slot)
+                                : is_known ? fmt::format("lane {}", lane->second.name)
+                                           : fmt::format("lane number {}", slot);
+      if (is_known) lane->second.dropped_count += count;
       metadata.findings.push_back({Severity::kWarning, "dropped",
-                                   fmt::format("lane {}: {} events were dropped", name, count),
+                                   fmt::format("{}: {} events were dropped", where, count),
                                    kNoIndex, count});
     }
   }
@@ -68,8 +71,13 @@ uint64_t count_rows(const Trace& trace) {
 }
 
 void add_clock_findings(Trace& trace) {
-  if (!trace.clock.invariant) {
-    trace.findings.push_back({Severity::kWarning, "clock-not-invariant",
+  constexpr std::string_view kCode = "clock-not-invariant";
+  // A file written from such a trace says it already.
+  const bool is_said =
+      std::any_of(trace.findings.begin(), trace.findings.end(),
+                  [kCode](const Finding& finding) { return finding.code == kCode; });
+  if (!trace.clock.invariant && !is_said) {
+    trace.findings.push_back({Severity::kWarning, std::string(kCode),
                               "the machine does not promise that its clock runs at one rate on "
                               "all cores; times of different lanes may not agree",
                               kNoIndex, 1});

@@ -128,24 +128,38 @@ struct ColumnWriter {
   uint64_t rows_done = 0;
   std::string payload = {};
 
+  // The rows from `first` on, as many as go into one chunk.
   template <typename T>
-  void write(int table, int column, const std::vector<T>& values) {
-    for (size_t first = 0; first < values.size(); first += kRowsPerChunk) {
-      const size_t rows = std::min(kRowsPerChunk, values.size() - first);
-      ColumnBlock block = {};
-      block.table = static_cast<uint16_t>(table);
-      block.column = static_cast<uint16_t>(column);
-      block.element_bytes = sizeof(T);
-      block.first_row = first;
-      block.row_count = rows;
-      payload.assign(bytes_of(block));
-      payload.append(reinterpret_cast<const char*>(values.data() + first), rows * sizeof(T));
-      chunks.write(ChunkType::kColumns, payload);
-      rows_done += rows;
-      if (progress) progress(rows_done, rows_total);
-    }
+  void write(int table, int column, const std::vector<T>& values, size_t first) {
+    if (first >= values.size()) return;
+    const size_t rows = std::min(kRowsPerChunk, values.size() - first);
+    ColumnBlock block = {};
+    block.table = static_cast<uint16_t>(table);
+    block.column = static_cast<uint16_t>(column);
+    block.element_bytes = sizeof(T);
+    block.first_row = first;
+    block.row_count = rows;
+    payload.assign(bytes_of(block));
+    payload.append(reinterpret_cast<const char*>(values.data() + first), rows * sizeof(T));
+    chunks.write(ChunkType::kColumns, payload);
+    rows_done += rows;
+    if (progress) progress(rows_done, rows_total);
   }
 };
+
+// All columns of a stretch of rows before those of the next: a file that is cut short keeps whole
+// rows.
+void write_columns(const Trace& trace, ColumnWriter& columns) {
+  size_t longest = 0;
+  for_each_column(trace, [&longest](int, int, const auto& values) {
+    longest = std::max(longest, values.size());
+  });
+  for (size_t first = 0; first < longest; first += kRowsPerChunk) {
+    for_each_column(trace, [&columns, first](int table, int column, const auto& values) {
+      columns.write(table, column, values, first);
+    });
+  }
+}
 
 FileHeader packed_file_header() {
   FileHeader header = {};
@@ -171,9 +185,7 @@ Result<void> write_trace_file(const Trace& trace, const std::string& path,
   uint64_t elements = 0;
   for_each_column(trace, [&elements](int, int, const auto& values) { elements += values.size(); });
   ColumnWriter columns{chunks, options.progress, elements};
-  for_each_column(trace, [&columns](int table, int column, const auto& values) {
-    columns.write(table, column, values);
-  });
+  write_columns(trace, columns);
   // A trace without a row is a trace too: this chunk says that it has columns.
   if (elements == 0) {
     ColumnBlock empty = {};
