@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cli/command.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "report/text_table.h"
+
+namespace gapless {
+
+void add_tracr_option(CLI::App& command, bool& labels_by_key_order) {
+  command.add_flag("--tracr-labels-by-key-order", labels_by_key_order,
+                   "Old TraCR traces only: number the labels in the order of their keys in\n"
+                   "metadata.json, as the old tracr_process did. Often the wrong names.");
+}
+
+Result<void> print(std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if ((written && std::fflush(stdout) == 0) || errno == EPIPE) return {};
+  return fail(ErrorCode::kSystem, "standard output: cannot write: {}", std::strerror(errno));
+}
+
+void print_note(std::string_view command, std::string_view kind, std::string_view text) {
+  std::fflush(stdout);
+  const std::string line = fmt::format("gapless {}: {}: {}\n", command, kind, printable(text));
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+void print_findings(std::string_view command, const Trace& trace) {
+  constexpr uint64_t kShownPerCode = 8;
+  std::map<std::string, uint64_t> count_of_code;
+  for (const Finding& finding : trace.findings) {
+    if (finding.severity == Severity::kInfo) continue;
+    if (++count_of_code[finding.code] > kShownPerCode) continue;
+    print_note(command, severity_name(finding.severity), finding.text);
+  }
+  for (const auto& [code, count] : count_of_code) {
+    if (count <= kShownPerCode) continue;
+    print_note(command, "warning",
+               fmt::format("{} more of {}; `gapless info --json` lists them", count - kShownPerCode,
+                           code));
+  }
+}
+
+}  // namespace gapless

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the commands share. One file a command: it adds its options to the parser, and returns what
+// runs it once they are parsed. Running is: call the library, print.
+
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+
+#include "base/result.h"
+#include "trace/trace.h"
+
+namespace gapless {
+
+// Gives the exit status.
+using RunCommand = std::function<Result<int>()>;
+
+RunCommand define_info(CLI::App& command);
+RunCommand define_convert(CLI::App& command);
+RunCommand define_record(CLI::App& command);
+RunCommand define_completion(CLI::App& command);
+
+// Adds the option of all commands that read TraCR directories.
+void add_tracr_option(CLI::App& command, bool& labels_by_key_order);
+
+// To standard output. A reader that has gone away (| head) is not an error.
+Result<void> print(std::string_view text);
+
+// To standard error, after what was printed so far: "gapless convert: warning: ...".
+void print_note(std::string_view command, std::string_view kind, std::string_view text);
+
+// Warnings and errors among the findings of a trace, one line each; of many of the same kind the
+// first few, and how many more there are.
+void print_findings(std::string_view command, const Trace& trace);
+
+}  // namespace gapless

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows of cells as aligned text. Columns are two spaces apart and lines have no trailing space.
+
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gapless {
+
+using TableRow = std::vector<std::string>;
+
+// `alignment` has one letter a column: 'l' or 'r'; columns beyond it are left-aligned. Every line
+// begins with `indent`.
+std::string align_columns(const std::vector<TableRow>& rows, std::string_view alignment,
+                          std::string_view indent = "");
+
+// The text without what would break a line or steer a terminal: control characters become \xNN.
+std::string printable(std::string_view text);
+
+}  // namespace gapless
