@@ -28,9 +28,7 @@ function(gapless_test module)
   target_link_libraries(${module}_test PRIVATE ${ARG_LINKS} GTest::gtest_main gapless_warnings)
   include(GoogleTest)
   gtest_discover_tests(${module}_test TEST_PREFIX ${module}/ DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT 300 LABELS ${module}
-                       # The recorder is tested across fork, which tsan can do when told so.
-                       ENVIRONMENT TSAN_OPTIONS=die_after_fork=0)
+                       PROPERTIES TIMEOUT 300 LABELS ${module})
 endfunction()
 
 # gapless_benchmark(<name> SOURCES ... [LINKS ...]): built with the tests, run by `make bench` only.

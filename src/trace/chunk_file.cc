@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/crc32c.h"
@@ -46,6 +47,10 @@ void touch_pages(std::byte* memory) {
 ChunkFile::~ChunkFile() { close(); }
 
 std::string ChunkFile::create(const std::string& path) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    return path + ": is not a plain file; a trace is mapped while it is recorded";
+  }
   // A new inode: who still has the old file open or mapped keeps it whole.
   ::unlink(path.c_str());
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);

@@ -343,6 +343,10 @@ TEST_F(RecorderTest, RefusesASecondRecordingAndABadPath) {
   EXPECT_FALSE(start_recording(second));
   EXPECT_NE(recording_error().find("under way"), std::string::npos);
   stop_recording();
+  second.path = "/dev/null";
+  EXPECT_FALSE(start_recording(second));
+  EXPECT_NE(recording_error().find("not a plain file"), std::string::npos) << recording_error();
+  EXPECT_TRUE(std::filesystem::exists("/dev/null"));
   second.path = "/nowhere/at/all";
   EXPECT_FALSE(start_recording(second));
   EXPECT_NE(recording_error().find("/nowhere/at/all"), std::string::npos) << recording_error();
@@ -417,6 +421,9 @@ TEST_F(RecorderTest, LeavesEverythingWhenKilled) {
 }
 
 TEST_F(RecorderTest, AForkedChildLeavesTheParentsTraceAlone) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer cannot start threads after a fork";
+#endif
   const NameId name = intern_name("parent");
   start();
   span_begin(name);
