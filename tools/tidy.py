@@ -233,8 +233,19 @@ def check_doc_paths(repository):
                     yield path, number, f"links to {link}, which does not exist"
 
 
+def check_doc_tests(repository):
+    known = set()
+    for _, text in repository.code((".cc",)):
+        known.update(re.findall(r"\bTEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", text))
+    for path, text in repository.code((".md",)):
+        for number, line in enumerate(text.split("\n"), 1):
+            for suite, name in re.findall(r"`(?:\w+/)?([A-Z]\w+)\.([A-Z]\w+)`", line):
+                if (suite, name) not in known:
+                    yield path, number, f"names the test {suite}.{name}, which does not exist"
+
+
 RULES = [check_include_order, check_own_header, check_lines, check_first_lines, check_names,
-         check_sizes, check_listed_sources, check_doc_paths]
+         check_sizes, check_listed_sources, check_doc_paths, check_doc_tests]
 
 
 def findings_of(root):

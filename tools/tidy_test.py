@@ -143,6 +143,11 @@ class Tidy(unittest.TestCase):
         self.append("docs/ARCHITECTURE.md", "[gone](gone.md)\n")
         self.assert_finds("docs/ARCHITECTURE.md", 3, "links to gone.md")
 
+    def test_finds_a_test_in_the_docs_that_does_not_exist(self):
+        self.append("src/trace/ring.cc", "TEST(Ring, Turns) {}\n")
+        self.append("docs/ARCHITECTURE.md", "`Ring.Turns` is there, `Ring.Stops` is not.\n")
+        self.assert_finds("docs/ARCHITECTURE.md", 2, "names the test Ring.Stops")
+
     def test_leaves_out_what_git_ignores(self):
         self.write(".gitignore", "/build/\n")
         self.write("build/generated.cc", "int x;\n")

@@ -43,6 +43,7 @@ void add_provenance(std::string& text, const TraceInfo& info) {
   }
   for (const Property& property : info.properties) {
     if (is_headline(property.key)) continue;
+    if (info.recorder_cost && property.key.starts_with("recorder.")) continue;  // has its own line
     add_fact(text, "property", fmt::format("{} = {}", property.key, property.value));
   }
 }
