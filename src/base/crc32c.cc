@@ -39,7 +39,7 @@ __attribute__((target("sse4.2"))) uint32_t crc32c_sse42(const void* data, size_t
 }
 
 bool has_instruction() {
-  static const bool has = __builtin_cpu_supports("sse4.2") != 0;
+  static const bool has = static_cast<bool>(__builtin_cpu_supports("sse4.2"));
   return has;
 }
 

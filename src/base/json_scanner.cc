@@ -51,20 +51,46 @@ JsonStatus JsonCursor::read_string(JsonValue& value) {
     ++at;
     if (c != '\\') continue;
     value.has_escapes = true;
-    if (at == end) return JsonStatus::kNeedMore;
-    const char letter = *at++;
-    if (letter == 'u') {
-      for (int digit = 0; digit < 4; ++digit, ++at) {
-        if (at == end || !is_hex(*at)) return stopped();
-      }
-    } else if (std::string_view("\"\\/bfnrt").find(letter) == std::string_view::npos) {
-      --at;
-      return JsonStatus::kBad;
-    }
+    if (const JsonStatus status = read_escape(); status != JsonStatus::kOk) return status;
   }
   value.text = {begin, static_cast<size_t>(at - begin)};
   ++at;
   return JsonStatus::kOk;
+}
+
+// What follows a backslash.
+JsonStatus JsonCursor::read_escape() {
+  if (at == end) return JsonStatus::kNeedMore;
+  const char letter = *at;
+  if (letter != 'u') {
+    if (std::string_view("\"\\/bfnrt").find(letter) == std::string_view::npos) {
+      return JsonStatus::kBad;
+    }
+    ++at;
+    return JsonStatus::kOk;
+  }
+  ++at;
+  for (int digit = 0; digit < 4; ++digit, ++at) {
+    if (at == end || !is_hex(*at)) return stopped();
+  }
+  return JsonStatus::kOk;
+}
+
+// true, false, null, and the numbers that JSON has no digits for but some writers use.
+JsonStatus JsonCursor::read_word(const char* begin, JsonValue& value) {
+  while (is_letter(*at)) ++at;
+  if (at == end) return JsonStatus::kNeedMore;
+  value.text = {begin, static_cast<size_t>(at - begin)};
+  value.kind = JsonKind::kLiteral;
+  if (value.text == "true" || value.text == "false" || value.text == "null") {
+    return JsonStatus::kOk;
+  }
+  value.is_lenient = true;
+  if (value.text == "NaN" || value.text == "Infinity" || value.text == "-Infinity") {
+    return JsonStatus::kOk;
+  }
+  at = begin;
+  return JsonStatus::kBad;
 }
 
 // Numbers and words. Their end is where the next byte does not belong to them, so there must be
@@ -74,21 +100,7 @@ JsonStatus JsonCursor::read_scalar(JsonValue& value) {
   if (*at == '-') ++at;
   const char* digits = at;
   while (is_digit(*at)) ++at;
-  if (at == digits) {  // not a number
-    while (is_letter(*at)) ++at;
-    if (at == end) return JsonStatus::kNeedMore;
-    value.text = {begin, static_cast<size_t>(at - begin)};
-    value.kind = JsonKind::kLiteral;
-    if (value.text == "true" || value.text == "false" || value.text == "null") {
-      return JsonStatus::kOk;
-    }
-    value.is_lenient = true;
-    if (value.text == "NaN" || value.text == "Infinity" || value.text == "-Infinity") {
-      return JsonStatus::kOk;
-    }
-    at = begin;
-    return JsonStatus::kBad;
-  }
+  if (at == digits) return read_word(begin, value);
   if (*digits == '0' && at - digits > 1) value.is_lenient = true;
   if (*at == '.') {
     const char* fraction = ++at;
@@ -127,7 +139,8 @@ JsonStatus JsonCursor::skip_brackets(JsonValue& value) {
 }
 
 // An object or array and all that is in it. The open brackets are bits, so depth costs no stack.
-// NOLINTNEXTLINE(readability-function-size): one state machine, one state a paragraph
+// NOLINTNEXTLINE(readability-function-size,readability-function-cognitive-complexity): one state
+// machine, one state a paragraph.
 JsonStatus JsonCursor::skip_nested(JsonValue& value) {
   std::bitset<kMaxJsonDepth> is_object;
   size_t depth = 0;

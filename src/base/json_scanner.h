@@ -69,6 +69,8 @@ struct JsonCursor {
  private:
   JsonStatus read_string(JsonValue& value);
   JsonStatus read_scalar(JsonValue& value);
+  JsonStatus read_word(const char* begin, JsonValue& value);
+  JsonStatus read_escape();
   JsonStatus skip_nested(JsonValue& value);
   JsonStatus skip_brackets(JsonValue& value);
 };

@@ -17,9 +17,9 @@
 namespace gapless {
 namespace {
 
-// -Wpedantic objects to the plain spelling.
-__extension__ typedef unsigned __int128 Wide;
-__extension__ typedef __int128 SignedWide;
+// -Wpedantic objects to the plain spelling, and __extension__ goes with typedef only.
+__extension__ typedef unsigned __int128 Wide;  // NOLINT(modernize-use-using)
+__extension__ typedef __int128 SignedWide;     // NOLINT(modernize-use-using)
 
 int64_t now_ns(clockid_t clock) {
   timespec now = {};

@@ -124,7 +124,7 @@ FullPolicy policy_from(const char* text) {
 
 // `gapless record` sets these. Runs before main; a program that cannot be recorded runs all the
 // same and says so once.
-[[maybe_unused]] const bool started_from_environment = [] {
+[[maybe_unused]] const bool kStartedFromEnvironment = [] {
   const char* path = std::getenv("GAPLESS_TRACE_FILE");
   if (path == nullptr || *path == '\0') return false;
   RecorderOptions options;

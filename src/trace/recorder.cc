@@ -154,7 +154,7 @@ Recorder::~Recorder() {
 
 std::string Recorder::open(const std::string& path, const Registry& registry) {
   const AnchorBody first = read_anchor();
-  const std::string error = file_.create(path);
+  std::string error = file_.create(path);
   if (!error.empty()) {
     closed_ = true;
     return error;
@@ -365,14 +365,15 @@ void Recorder::collect_full(WriterState& state) {
   for (Chunk* chunk = state.full.take_all(); chunk != nullptr; chunk = chunk->next) {
     full.push_back(chunk);
   }
-  for (auto chunk = full.rbegin(); chunk != full.rend(); ++chunk) {
+  std::reverse(full.begin(), full.end());  // the list gives the newest first
+  for (Chunk* chunk : full) {
     if (keeps) {
-      state.history.push_back(*chunk);
+      state.history.push_back(chunk);
       continue;
     }
-    ChunkFile::seal(**chunk, ChunkFile::kRecordsPerChunk * sizeof(Record));
+    ChunkFile::seal(*chunk, ChunkFile::kRecordsPerChunk * sizeof(Record));
     state.record_count += ChunkFile::kRecordsPerChunk;
-    ChunkFile::unmap(*chunk);
+    ChunkFile::unmap(chunk);
   }
 }
 
