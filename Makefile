@@ -25,7 +25,7 @@ help: ## list the verbs
 
 demo: ## build, record an example program, describe its trace, write a Perfetto file
 	@tools/bootstrap --for build
-	@$(MAKE) --no-print-directory release
+	@$(MAKE) --no-print-directory release BUILD_ARGS='$(BUILD_ARGS) --target gapless worker_pool'
 	@mkdir -p $(DEMO)
 	$(GAPLESS) record -o $(DEMO)/worker_pool.gapless -- $(RELEASE)/examples/worker_pool
 	$(GAPLESS) info $(DEMO)/worker_pool.gapless
