@@ -32,13 +32,14 @@ demo: ## build, record an example program, describe its trace, write a Perfetto 
 	$(GAPLESS) convert $(DEMO)/worker_pool.gapless -o $(DEMO)/worker_pool.pftrace
 	@echo
 	@echo 'The timeline is in $(CURDIR)/$(DEMO)/worker_pool.pftrace.'
-	@echo 'Open https://ui.perfetto.dev and drop the file on the page. It is drawn in the browser,'
-	@echo 'nothing is uploaded, and the page works offline once it has been visited.'
+	@echo 'Open https://ui.perfetto.dev and drop the file on the page; it is drawn in the browser and'
+	@echo 'not uploaded.'
 
 test: ## build and run all tests
 	@tools/bootstrap --for test
 	@$(MAKE) --no-print-directory release
 	ctest --preset release $(CTEST_ARGS)
+	@grep -h '; skipped$$' $(RELEASE)/Testing/Temporary/LastTest.log || true  # say why, too
 
 bench: ## run the benchmarks; BENCH_ARGS goes to bench/run
 	@tools/bootstrap --for bench
