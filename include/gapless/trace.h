@@ -18,7 +18,8 @@
 //
 // That memory is the trace file itself, mapped and touched beforehand: when the program is killed,
 // all that was recorded is in the file. A recorder never ends, blocks or throws into the program it
-// watches; what it had to drop is counted for each lane and is in every report.
+// watches; what it had to drop is counted for each lane and is in every report. Not for signal
+// handlers. docs/recorder.md says how it works.
 
 #pragma once
 
@@ -161,7 +162,8 @@ inline uint64_t read_ticks() {
 }
 
 // Where one thread leaves its records. Got from thread_writer(); a runtime that records millions of
-// events may keep the pointer for the length of a step and save the check.
+// events may keep the pointer for the length of a step and save the check, but not across
+// stop_recording() or fork().
 class Writer {
  public:
   void write(RecordKind kind, LaneId lane, NameId name, uint32_t value) {

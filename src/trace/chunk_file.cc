@@ -4,9 +4,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +24,12 @@ constexpr int MADV_POPULATE_WRITE = 23;  // Linux 5.14; older headers do not kno
 // Writing zeros is how blocks are reserved and pages are made: four times as quick as
 // posix_fallocate and a fault for each page, because the kernel takes large pages.
 bool write_zeros(int fd, uint64_t offset, const char* zeros) {
+  // Beyond this limit the system would send SIGXFSZ, which ends the program by default.
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      offset + ChunkFile::kChunkBytes > limit.rlim_cur) {
+    return false;
+  }
   uint64_t done = 0;
   while (done < ChunkFile::kChunkBytes) {
     const ssize_t count = ::pwrite(fd, zeros + done, ChunkFile::kChunkBytes - done,
@@ -33,13 +41,16 @@ bool write_zeros(int fd, uint64_t offset, const char* zeros) {
   return true;
 }
 
-// Makes every page present and writable now, so that no store has to.
-void touch_pages(std::byte* memory) {
-  if (::madvise(memory, ChunkFile::kChunkBytes, MADV_POPULATE_WRITE) == 0) return;
+// Makes every page present and writable now, so that no store has to. False when a page cannot be
+// had.
+bool touch_pages(std::byte* memory) {
+  if (::madvise(memory, ChunkFile::kChunkBytes, MADV_POPULATE_WRITE) == 0) return true;
+  if (errno != EINVAL) return false;  // EINVAL: an older kernel, which does not know this
   constexpr size_t kSmallestPage = 4096;
   for (size_t i = 0; i < ChunkFile::kChunkBytes; i += kSmallestPage) {
     *reinterpret_cast<volatile char*>(memory + i) = 0;
   }
+  return true;
 }
 
 }  // namespace
@@ -62,8 +73,11 @@ std::string ChunkFile::create(const std::string& path) {
   header.first_chunk_offset = kFirstChunkOffset;
   header.stride_bytes = kChunkBytes;
   header.crc = crc32c(&header, offsetof(FileHeader, crc));
+  errno = ENOSPC;  // what a short write means
   if (::pwrite(fd_, &header, sizeof(header), 0) != ssize_t{sizeof(header)}) {
-    return path + ": cannot write: " + std::strerror(errno);
+    std::string error = path + ": cannot write: " + std::strerror(errno);
+    ::unlink(path.c_str());
+    return error;
   }
   return {};
 }
@@ -75,14 +89,20 @@ Chunk* ChunkFile::make_chunk() {
     memory = ::mmap(nullptr, kChunkBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_,
                     static_cast<off_t>(offset));
   }
-  if (memory == MAP_FAILED) {
+  Chunk* chunk = memory == MAP_FAILED ? nullptr : new (std::nothrow) Chunk;
+  if (chunk != nullptr && !touch_pages(static_cast<std::byte*>(memory))) {
+    delete chunk;
+    chunk = nullptr;
+  }
+  if (chunk == nullptr) {
+    if (memory != MAP_FAILED) ::munmap(memory, kChunkBytes);
     // Give the place back, unless another thread has the one behind it already.
     uint64_t end = offset + kChunkBytes;
     end_offset_.compare_exchange_strong(end, offset, std::memory_order_relaxed);
     return nullptr;
   }
-  Chunk* chunk = new Chunk{static_cast<std::byte*>(memory), offset, nullptr};
-  touch_pages(chunk->memory);
+  chunk->memory = static_cast<std::byte*>(memory);
+  chunk->offset = offset;
   return chunk;
 }
 
@@ -143,8 +163,12 @@ void ChunkFile::punch(const Chunk& chunk, uint64_t bytes) {
 #endif
 }
 
-bool ChunkFile::truncate(uint64_t offset) {
-  return ::ftruncate(fd_, static_cast<off_t>(offset)) == 0;
+uint64_t ChunkFile::shrink_to(uint64_t offset) {
+  struct stat info = {};
+  if (::fstat(fd_, &info) != 0) return offset;
+  const uint64_t size = static_cast<uint64_t>(info.st_size);
+  if (size <= offset || ::ftruncate(fd_, static_cast<off_t>(offset)) != 0) return size;
+  return offset;
 }
 
 void ChunkFile::close() {

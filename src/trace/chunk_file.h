@@ -23,7 +23,8 @@ namespace gapless {
 struct Chunk {
   std::byte* memory = nullptr;
   uint64_t offset = 0;
-  Chunk* next = nullptr;  // in a list of ready or of full chunks
+  Chunk* next = nullptr;    // in a list of ready or of full chunks
+  uint16_t lane = kNoLane;  // of the thread that filled it, for records that name none
 
   ChunkHeader& header() const { return *reinterpret_cast<ChunkHeader*>(memory); }
   std::byte* payload() const { return memory + sizeof(ChunkHeader); }
@@ -64,8 +65,8 @@ class ChunkFile {
   void punch(const Chunk& chunk, uint64_t bytes);
 
   uint64_t end_offset() const { return end_offset_.load(std::memory_order_relaxed); }
-  // Cuts the file. Nothing after `offset` may be mapped.
-  bool truncate(uint64_t offset);
+  // Cuts the file if it is longer; nothing after `offset` may be mapped. Returns its size.
+  uint64_t shrink_to(uint64_t offset);
   void close();
 
  private:

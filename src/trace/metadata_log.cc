@@ -63,7 +63,8 @@ std::string encode_end(const EndBody& end) {
   return encode_entry(MetadataKind::kEnd, 0, encode_body(end));
 }
 
-bool MetadataLog::reserve(size_t bytes) {
+bool MetadataLog::make_room(size_t bytes) {
+  if (bytes > ChunkFile::kPayloadBytes) return false;
   if (!chunks_.empty() && used_bytes_ + bytes <= ChunkFile::kPayloadBytes) return true;
   Chunk* chunk = file_.make_chunk();
   if (chunk == nullptr) return false;
@@ -74,7 +75,11 @@ bool MetadataLog::reserve(size_t bytes) {
 }
 
 bool MetadataLog::append(const std::string& entry) {
-  if (!reserve(entry.size())) return false;
+  return make_room(entry.size() + kClosingBytes) && append_closing(entry);
+}
+
+bool MetadataLog::append_closing(const std::string& entry) {
+  if (!make_room(entry.size())) return false;
   // All but the size first: a reader of an open chunk stops at an entry of zero bytes.
   std::byte* target = chunks_.back()->payload() + used_bytes_;
   std::memcpy(target + sizeof(uint32_t), entry.data() + sizeof(uint32_t),

@@ -31,14 +31,19 @@ class MetadataLog {
  public:
   explicit MetadataLog(ChunkFile& file) : file_(file) {}
 
-  // False when there was no room for it: the file could not grow.
+  // False when there was no room for it: the file could not grow, or it is larger than a chunk.
+  // Some room is always left for append_closing().
   bool append(const std::string& entry);
-  // Makes sure that `bytes` more will fit without a new chunk.
-  bool reserve(size_t bytes);
+  // For the few entries that end a file, up to kClosingBytes of them: needs no new chunk once there
+  // is one.
+  bool append_closing(const std::string& entry);
   // Seals the chunks and unmaps them.
   void close();
 
  private:
+  static constexpr size_t kClosingBytes = 4096;
+  bool make_room(size_t bytes);
+
   ChunkFile& file_;
   std::vector<Chunk*> chunks_;
   size_t used_bytes_ = 0;  // of the last chunk's payload

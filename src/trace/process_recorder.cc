@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <pthread.h>
@@ -31,7 +32,13 @@ constinit thread_local Writer* current_writer = nullptr;
 
 }  // namespace trace_on
 
+constinit thread_local bool thread_is_in_recorder = false;
+
 namespace {
+
+void lock_before_fork();
+void unlock_in_parent();
+void reset_in_child();
 
 struct Process {
   std::mutex mutex;
@@ -43,9 +50,35 @@ struct Process {
 };
 
 Process& process() {
-  static Process* const instance = new Process();
+  static Process* const instance = [] {
+    pthread_atfork(lock_before_fork, unlock_in_parent, reset_in_child);
+    return new Process();
+  }();
   return *instance;
 }
+
+// Holds the mutex. Meanwhile the thread is not cancelled, and an event of a hook or a signal
+// handler that comes in between is not recorded: its first event would wait for this very lock.
+class ProcessLock {
+ public:
+  explicit ProcessLock(Process& p) : p_(p) {
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
+    was_in_recorder_ = std::exchange(thread_is_in_recorder, true);
+    p_.mutex.lock();
+  }
+  ~ProcessLock() {
+    p_.mutex.unlock();
+    thread_is_in_recorder = was_in_recorder_;
+    pthread_setcancelstate(cancel_state_, nullptr);
+  }
+  ProcessLock(const ProcessLock&) = delete;
+  ProcessLock& operator=(const ProcessLock&) = delete;
+
+ private:
+  Process& p_;
+  int cancel_state_ = 0;
+  bool was_in_recorder_ = false;
+};
 
 // The thread's side: gives the writer back when the thread ends.
 struct ThreadState {
@@ -89,15 +122,23 @@ LaneId lane_of_this_thread(Process& p) {
     const int64_t id = ::syscall(SYS_gettid);
     const RegisteredLane lane{thread_name(id), LaneKind::kThread, 0, id};
     thread_state.lane = p.registry.add_lane(lane);
-    if (p.recorder) p.recorder->note_lane(thread_state.lane, lane);
+    if (p.recorder) p.recorder->note_lane(thread_state.lane, p.registry.lanes()[thread_state.lane]);
   }
   return LaneId{thread_state.lane};
 }
 
-std::string with_process_id(std::string path) {
+// A program that replaces itself (exec) keeps its process id; its first trace must stay.
+std::string with_process_id(const std::string& path) {
   const size_t place = path.find("%p");
-  if (place != std::string::npos) path.replace(place, 2, std::to_string(::getpid()));
-  return path;
+  if (place == std::string::npos) return path;
+  std::string numbered;
+  for (int attempt = 1; attempt < 1000; ++attempt) {
+    const std::string id = std::to_string(::getpid());
+    numbered = path;
+    numbered.replace(place, 2, attempt == 1 ? id : id + "-" + std::to_string(attempt));
+    if (::access(numbered.c_str(), F_OK) != 0) break;
+  }
+  return numbered;
 }
 
 // The child of a fork shares the parent's mapped chunks: it must not write to them, and it has no
@@ -108,6 +149,7 @@ void reset_in_child() {
   recording_session.store(0, std::memory_order_relaxed);
   current_writer = nullptr;
   thread_state.writer = nullptr;
+  thread_state.lane = kNoLane;  // the child's threads have other numbers
   Process& p = process();
   static_cast<void>(p.recorder.release());
   for (std::unique_ptr<Recorder>& recorder : p.closed) static_cast<void>(recorder.release());
@@ -145,13 +187,12 @@ inline namespace trace_on {
 
 bool start_recording(const RecorderOptions& options) {
   Process& p = process();
-  const std::lock_guard lock(p.mutex);
+  const ProcessLock lock(p);
   if (p.recorder) {
     p.error = "a recording is under way already";
     return false;
   }
   static const bool registered = [] {
-    pthread_atfork(lock_before_fork, unlock_in_parent, reset_in_child);
     std::atexit([] { stop_recording(); });
     return true;
   }();
@@ -168,13 +209,13 @@ bool start_recording(const RecorderOptions& options) {
 
 std::string recording_error() {
   Process& p = process();
-  const std::lock_guard lock(p.mutex);
+  const ProcessLock lock(p);
   return p.error;
 }
 
 RecordingSummary stop_recording() {
   Process& p = process();
-  const std::lock_guard lock(p.mutex);
+  const ProcessLock lock(p);
   if (!p.recorder) return {};
   recording_session.store(0, std::memory_order_release);
   const RecordingSummary summary = p.recorder->close();
@@ -189,7 +230,7 @@ void pause_recording() { recording_session.store(0, std::memory_order_release); 
 
 void resume_recording() {
   Process& p = process();
-  const std::lock_guard lock(p.mutex);
+  const ProcessLock lock(p);
   if (p.recorder) recording_session.store(p.session, std::memory_order_release);
 }
 
@@ -197,7 +238,7 @@ bool is_recording() { return recording_session.load(std::memory_order_relaxed) !
 
 NameId intern_name(std::string_view text) {
   Process& p = process();
-  const std::lock_guard lock(p.mutex);
+  const ProcessLock lock(p);
   bool is_new = false;
   const uint16_t id = p.registry.intern_name(text, &is_new);
   if (is_new && p.recorder) p.recorder->note_name(id, p.registry.names()[id]);
@@ -206,19 +247,19 @@ NameId intern_name(std::string_view text) {
 
 LaneId add_lane(const LaneSpec& spec) {
   Process& p = process();
-  const std::lock_guard lock(p.mutex);
+  const ProcessLock lock(p);
   bool is_new = false;
   const uint32_t device = p.registry.intern_device(spec.device, &is_new);
   if (is_new && p.recorder) p.recorder->note_device(device, p.registry.devices()[device]);
   const RegisteredLane lane{std::string(spec.name), spec.kind, device, spec.number};
   const uint16_t id = p.registry.add_lane(lane);
-  if (p.recorder) p.recorder->note_lane(id, lane);
+  if (p.recorder) p.recorder->note_lane(id, p.registry.lanes()[id]);
   return LaneId{id};
 }
 
 LaneId thread_lane() {
   Process& p = process();
-  const std::lock_guard lock(p.mutex);
+  const ProcessLock lock(p);
   return lane_of_this_thread(p);
 }
 
@@ -226,7 +267,7 @@ void name_thread(std::string_view name) { rename_lane(thread_lane(), name); }
 
 void rename_lane(LaneId lane, std::string_view name) {
   Process& p = process();
-  const std::lock_guard lock(p.mutex);
+  const ProcessLock lock(p);
   if (lane.id >= p.registry.lanes().size()) return;
   p.registry.rename_lane(lane.id, name);
   if (p.recorder) p.recorder->note_lane(lane.id, p.registry.lanes()[lane.id]);
@@ -234,9 +275,9 @@ void rename_lane(LaneId lane, std::string_view name) {
 
 Writer* attach_thread() {
   // Destructors of other thread-local objects may still record; there is nobody left to own it.
-  if (thread_has_ended) return nullptr;
+  if (thread_has_ended || thread_is_in_recorder) return nullptr;
   Process& p = process();
-  const std::lock_guard lock(p.mutex);
+  const ProcessLock lock(p);
   current_writer = nullptr;
   thread_state.release();
   forget_closed(p);

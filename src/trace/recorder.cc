@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include <pthread.h>
@@ -58,21 +59,34 @@ std::string cpu_model() {
   return "unknown";
 }
 
-timespec realtime_after(int64_t wait_ns) {
+timespec monotonic_after(int64_t wait_ns) {
   timespec time = {};
-  clock_gettime(CLOCK_REALTIME, &time);
+  clock_gettime(CLOCK_MONOTONIC, &time);
   const int64_t nanoseconds = time.tv_nsec + wait_ns;
   time.tv_sec += nanoseconds / 1'000'000'000;
   time.tv_nsec = nanoseconds % 1'000'000'000;
   return time;
 }
 
-// Records that say what lane they are for carry it in the top bits.
-uint16_t lane_of(uint64_t head, uint64_t tail, LaneId own) {
+// Whose drop a record is: records that say what lane they are for carry it in the top bits.
+uint16_t lane_of(uint64_t head, uint64_t tail, uint16_t own) {
   const RecordKind kind = static_cast<RecordKind>(head & kKindMask);
   const bool has_lane = kind != RecordKind::kPayload && kind != RecordKind::kEdge;
-  return has_lane ? static_cast<uint16_t>(tail >> 48) : own.id;
+  const uint16_t lane = static_cast<uint16_t>(tail >> 48);
+  return has_lane && lane != kNoLane ? lane : own;
 }
+
+// The slow path calls what a thread can be cancelled in; half done it would leave close() waiting.
+class NoCancellation {
+ public:
+  NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NoCancellation() { pthread_setcancelstate(before_, nullptr); }
+  NoCancellation(const NoCancellation&) = delete;
+  NoCancellation& operator=(const NoCancellation&) = delete;
+
+ private:
+  int before_ = 0;
+};
 
 // Held for a few instructions, so waiting for it is short; a bound all the same, because whoever
 // holds it may have been put aside by the system.
@@ -80,8 +94,10 @@ class HistoryLock {
  public:
   explicit HistoryLock(WriterState& state) : flag_(state.history_lock) {
     constexpr int kTries = 2000;
+    constexpr int kSpins = 1900;
     for (int i = 0; i < kTries && !held_; ++i) {
       held_ = !flag_.test_and_set(std::memory_order_acquire);
+      if (!held_ && i > kSpins) std::this_thread::yield();
     }
   }
   ~HistoryLock() {
@@ -98,34 +114,17 @@ class HistoryLock {
 
 }  // namespace
 
-void ChunkList::push(Chunk* chunk) {
-  count_.fetch_add(1, std::memory_order_relaxed);
-  chunk->next = head_.load(std::memory_order_relaxed);
-  while (!head_.compare_exchange_weak(chunk->next, chunk, std::memory_order_release,
-                                      std::memory_order_relaxed)) {
-  }
-}
-
-// One thread takes, so a head cannot go and come back between the load and the exchange.
-Chunk* ChunkList::pop() {
-  Chunk* head = head_.load(std::memory_order_acquire);
-  while (head != nullptr &&
-         !head_.compare_exchange_weak(head, head->next, std::memory_order_acquire,
-                                      std::memory_order_acquire)) {
-  }
-  if (head != nullptr) count_.fetch_sub(1, std::memory_order_relaxed);
-  return head;
-}
-
-Chunk* ChunkList::take_all() {
-  count_.store(0, std::memory_order_relaxed);
-  return head_.exchange(nullptr, std::memory_order_acquire);
-}
-
 void WriterState::point_at(Chunk* chunk) {
   current = chunk;
   writer.next_ = chunk == nullptr ? nullptr : chunk->records();
   writer.end_ = chunk == nullptr ? nullptr : chunk->records() + ChunkFile::kRecordsPerChunk;
+}
+
+void WriterState::begin_chunk(Chunk* chunk) {
+  ChunkFile::identify(*chunk, ChunkType::kRecords, id, sequence++);
+  chunk->lane = writer.lane_.id;
+  ++taken_count;
+  point_at(chunk);
 }
 
 void WriterState::bind(LaneId lane, uint32_t session) {
@@ -135,7 +134,7 @@ void WriterState::bind(LaneId lane, uint32_t session) {
 }
 
 void Writer::store_slow(uint64_t head, uint64_t tail) {
-  if (state_->recorder->make_room(*state_, lane_of(head, tail, lane_))) store(head, tail);
+  if (state_->recorder->make_room(*state_, lane_of(head, tail, lane_.id))) store(head, tail);
 }
 
 Recorder::Recorder(const RecorderOptions& options, uint32_t session)
@@ -175,16 +174,27 @@ std::string Recorder::open(const std::string& path, const Registry& registry) {
     if (Chunk* chunk = file_.make_chunk()) spare_.push_back(chunk);
   }
   if (drops_ == nullptr || spare_.empty() || metadata_lost_) {
-    closed_ = true;
-    for (Chunk* chunk : spare_) ChunkFile::unmap(chunk);
-    metadata_.close();
+    give_up();
     ::unlink(path.c_str());
-    return path + ": no room for a trace on this disk";
+    return path + ": cannot be written and mapped: no room on this disk, or it cannot map files";
   }
   ChunkFile::identify(*drops_, ChunkType::kDrops, 0, 0);
   write_clock(first);
-  start_keeper();
+  if (!start_keeper()) {
+    give_up();
+    ::unlink(path.c_str());
+    return path + ": the system refuses one more thread, which the recorder needs";
+  }
   return {};
+}
+
+// What open() made so far goes.
+void Recorder::give_up() {
+  closed_ = true;
+  for (Chunk* chunk : spare_) ChunkFile::unmap(chunk);
+  spare_.clear();
+  metadata_.close();
+  file_.close();
 }
 
 void Recorder::append(const std::string& entry) {
@@ -247,6 +257,7 @@ WriterState* Recorder::attach(LaneId lane) {
     if (free != writers_.end()) {
       (*free)->in_use = true;
       (*free)->bind(lane, session_);
+      if ((*free)->current != nullptr) (*free)->current->lane = lane.id;
       return free->get();
     }
     writers_.push_back(std::make_unique<WriterState>());
@@ -258,20 +269,23 @@ WriterState* Recorder::attach(LaneId lane) {
     if (!spare_.empty()) {
       chunk = spare_.back();
       spare_.pop_back();
-    } else {
+    } else if (!disk_full_) {
       chunk = make_chunk();
     }
-    if (chunk != nullptr) {
-      ChunkFile::identify(*chunk, ChunkType::kRecords, state->id, state->sequence++);
-      state->chunk_count = 1;
-    }
-    state->point_at(chunk);
+    if (chunk != nullptr) state->begin_chunk(chunk);
+    state->chunk_count = state->taken_count;
   }
   sem_post(&wake_);
   return state;
 }
 
 bool Recorder::make_room(WriterState& state, uint16_t lane) {
+  // Interrupted by a signal handler, or by a hook of what we call, that records as well.
+  if (state.refilling.load(std::memory_order_relaxed)) {
+    count_drops(lane, 1);
+    return false;
+  }
+  const NoCancellation guard;
   // close() sets `stopping_`, then waits for `refilling`: one of the two sees the other.
   state.refilling = true;
   bool has_room = false;
@@ -284,23 +298,33 @@ bool Recorder::make_room(WriterState& state, uint16_t lane) {
 }
 
 bool Recorder::refill(WriterState& state) {
-  Chunk* chunk = state.ready.pop();
-  if (chunk == nullptr && !disk_full_) chunk = next_chunk(state);
-  if (chunk == nullptr && options_.policy == FullPolicy::kKeepNewest && state.current != nullptr) {
-    // All other chunks are in the keeper's hands: the one just filled is the oldest we have.
-    chunk = std::exchange(state.current, nullptr);
-    recycle(state, *chunk);
-  }
+  Chunk* chunk = take_chunk(state);
   if (chunk == nullptr) return false;
   if (state.current != nullptr) state.full.push(state.current);
-  ChunkFile::identify(*chunk, ChunkType::kRecords, state.id, state.sequence++);
-  state.point_at(chunk);
+  state.begin_chunk(chunk);
   const int ahead = state.ahead_count.load(std::memory_order_relaxed);
   if (state.ready.count() <= ahead / 2) {
     state.ahead_count.store(std::min(2 * ahead, kMaxAheadChunks), std::memory_order_relaxed);
     sem_post(&wake_);
   }
   return true;
+}
+
+// The next chunk to fill, by the policy. The thread makes it itself when the keeper is late.
+Chunk* Recorder::take_chunk(WriterState& state) {
+  const bool keeps_oldest = options_.policy == FullPolicy::kKeepOldest;
+  if (keeps_oldest && state.taken_count == chunk_limit_) return nullptr;
+  if (Chunk* chunk = state.ready.pop()) return chunk;
+  if (options_.policy != FullPolicy::kKeepNewest) return disk_full_ ? nullptr : make_chunk();
+
+  Chunk* chunk = disk_full_ ? nullptr : make_bounded_chunk(state);
+  if (chunk == nullptr) chunk = reuse_oldest(state);
+  if (chunk == nullptr && state.current != nullptr) {
+    // All other chunks are in the keeper's hands: the one just filled is the oldest we have.
+    chunk = std::exchange(state.current, nullptr);
+    recycle(*chunk);
+  }
+  return chunk;
 }
 
 void Recorder::count_drops(uint16_t lane, uint64_t count) {
@@ -316,35 +340,34 @@ Chunk* Recorder::make_chunk() {
   return chunk;
 }
 
-// A chunk to fill, by the policy.
-Chunk* Recorder::next_chunk(WriterState& state) {
-  if (chunk_limit_ == kUnlimited) return make_chunk();
+// One more chunk for a writer that may have only so many; nullptr when it has them.
+Chunk* Recorder::make_bounded_chunk(WriterState& state) {
   if (state.chunk_count.fetch_add(1) < chunk_limit_) {
     if (Chunk* chunk = make_chunk()) return chunk;
   }
   state.chunk_count.fetch_sub(1);
-  if (options_.policy != FullPolicy::kKeepNewest) return nullptr;
+  return nullptr;
+}
 
+Chunk* Recorder::reuse_oldest(WriterState& state) {
   collect_full(state);
   Chunk* oldest = nullptr;
   {
     const HistoryLock lock(state);
-    if (!lock.held() || state.history.empty()) return nullptr;
-    oldest = state.history.front();
-    state.history.pop_front();
+    if (lock.held()) oldest = state.history.pop();
   }
-  recycle(state, *oldest);
+  if (oldest != nullptr) recycle(*oldest);
   return oldest;
 }
 
 // Empties a chunk, counting what is lost with it.
-void Recorder::recycle(WriterState& state, Chunk& chunk) {
+void Recorder::recycle(Chunk& chunk) {
   // Neighbours are mostly of one lane: one addition for each stretch of them.
   uint16_t lane = kNoLane;
   uint64_t count = 0;
   for (size_t i = 0; i < ChunkFile::kRecordsPerChunk; ++i) {
     const Record& record = chunk.records()[i];
-    const uint16_t next = lane_of(record.head, uint64_t{record.lane} << 48, state.writer.lane());
+    const uint16_t next = lane_of(record.head, uint64_t{record.lane} << 48, chunk.lane);
     if (next != lane) {
       if (count > 0) count_drops(lane, count);
       lane = next;
@@ -358,39 +381,50 @@ void Recorder::recycle(WriterState& state, Chunk& chunk) {
 
 // Moves full chunks to where they stay: the history, or the file.
 void Recorder::collect_full(WriterState& state) {
-  const bool keeps = options_.policy == FullPolicy::kKeepNewest;
   const HistoryLock lock(state);
   if (!lock.held()) return;
-  std::vector<Chunk*> full;
-  for (Chunk* chunk = state.full.take_all(); chunk != nullptr; chunk = chunk->next) {
-    full.push_back(chunk);
+  Chunk* oldest = nullptr;  // the list gives the newest first
+  for (Chunk* chunk = state.full.take_all(); chunk != nullptr;) {
+    Chunk* const older = std::exchange(chunk->next, oldest);
+    oldest = std::exchange(chunk, older);
   }
-  std::reverse(full.begin(), full.end());  // the list gives the newest first
-  for (Chunk* chunk : full) {
-    if (keeps) {
-      state.history.push_back(chunk);
-      continue;
+  while (oldest != nullptr) {
+    Chunk* const chunk = std::exchange(oldest, oldest->next);
+    if (options_.policy == FullPolicy::kKeepNewest) {
+      state.history.push(chunk);
+    } else {
+      seal_full(state, chunk);
     }
-    ChunkFile::seal(*chunk, ChunkFile::kRecordsPerChunk * sizeof(Record));
-    state.record_count += ChunkFile::kRecordsPerChunk;
-    ChunkFile::unmap(chunk);
   }
+}
+
+void Recorder::seal_full(WriterState& state, Chunk* chunk) {
+  ChunkFile::seal(*chunk, ChunkFile::kRecordsPerChunk * sizeof(Record));
+  state.record_count += ChunkFile::kRecordsPerChunk;
+  ChunkFile::unmap(chunk);
 }
 
 // ---- The keeper.
 
-void Recorder::start_keeper() {
+bool Recorder::start_keeper() {
   // It must not be the thread that runs the program's signal handlers.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  keeper_ = std::thread([this] { keep(); });
+  bool started = true;
+  try {
+    keeper_ = std::thread([this] { keep(); });
+  } catch (const std::system_error&) {  // the library has no other way to say so
+    started = false;
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return started;
 }
 
 void Recorder::keep() {
   pthread_setname_np(pthread_self(), "gapless-keeper");
+  thread_is_in_recorder = true;  // for good: hooks of what it calls must not record
   // Anchors: soon, so that a program killed early has two that are apart; then ever less often.
   constexpr int64_t kLongestIntervalNs = 10'000'000'000;
   int64_t interval_ns = 10'000'000;
@@ -398,8 +432,8 @@ void Recorder::keep() {
   while (!stopping_) {
     const int64_t wait_ns =
         std::clamp<int64_t>(next_anchor_ns - read_anchor().time_ns, 1'000'000, kLongestIntervalNs);
-    const timespec deadline = realtime_after(wait_ns);
-    while (sem_timedwait(&wake_, &deadline) != 0 && errno == EINTR) {
+    const timespec deadline = monotonic_after(wait_ns);
+    while (sem_clockwait(&wake_, CLOCK_MONOTONIC, &deadline) != 0 && errno == EINTR) {
     }
     while (sem_trywait(&wake_) == 0) {  // one round answers all calls so far
     }
@@ -433,12 +467,19 @@ void Recorder::serve(WriterState& state) {
   // Of a bounded writer's chunks at most a quarter waits; the others keep what was recorded.
   const int limit = chunk_limit_ == kUnlimited ? INT_MAX : std::max(1, chunk_limit_ / 4);
   collect_full(state);
-  while (!stopping_ && state.ready.count() < std::min(state.ahead_count.load(), limit)) {
-    Chunk* chunk = next_chunk(state);
+  // A bound, so that one busy writer does not keep the keeper from the others.
+  for (int i = 0; i < kMaxAheadChunks && !stopping_; ++i) {
+    if (state.ready.count() >= std::min(state.ahead_count.load(), limit)) return;
+    Chunk* chunk = chunk_limit_ == kUnlimited ? make_chunk() : make_bounded_chunk(state);
+    // A full disk may have stopped us short of the limit: a quarter is of what there is.
+    const bool may_reuse = options_.policy == FullPolicy::kKeepNewest &&
+                           state.ready.count() < std::max(1, state.chunk_count / 4);
+    if (chunk == nullptr && may_reuse) chunk = reuse_oldest(state);
     if (chunk == nullptr) return;
     state.ready.push(chunk);
     collect_full(state);
   }
+  sem_post(&wake_);
 }
 
 // ---- The end.
@@ -452,12 +493,7 @@ bool Recorder::has_attached_threads() const {
 void Recorder::close_writer(WriterState& state, std::vector<Chunk*>& unused) {
   while (state.refilling) std::this_thread::yield();
   collect_full(state);
-  for (Chunk* chunk : state.history) {
-    ChunkFile::seal(*chunk, ChunkFile::kRecordsPerChunk * sizeof(Record));
-    state.record_count += ChunkFile::kRecordsPerChunk;
-    ChunkFile::unmap(chunk);
-  }
-  state.history.clear();
+  while (Chunk* chunk = state.history.pop()) seal_full(state, chunk);
   for (Chunk* chunk = state.ready.take_all(); chunk != nullptr; chunk = chunk->next) {
     unused.push_back(chunk);
   }
@@ -466,7 +502,8 @@ void Recorder::close_writer(WriterState& state, std::vector<Chunk*>& unused) {
   if (state.current == nullptr) return;
   const size_t count = ChunkFile::count_records(*state.current);
   ChunkFile::seal(*state.current, count * sizeof(Record));
-  file_.punch(*state.current, count * sizeof(Record));
+  // Its blocks stay too: on a full disk a store into a hole would be a SIGBUS.
+  if (!state.in_use) file_.punch(*state.current, count * sizeof(Record));
   state.record_count += count;
 }
 
@@ -486,7 +523,7 @@ uint64_t Recorder::drop_unused(std::vector<Chunk*>& unused) {
     }
     ChunkFile::unmap(chunk);
   }
-  return file_.truncate(end_offset) ? end_offset : file_.end_offset();
+  return file_.shrink_to(end_offset);
 }
 
 RecordingSummary Recorder::close() {
@@ -509,25 +546,21 @@ RecordingSummary Recorder::close() {
   summary.ns_per_event = measure_event_cost_ns();
 
   const std::lock_guard lock(metadata_mutex_);
-  constexpr size_t kClosingBytes = 4096;  // more than the entries below
-  const bool has_room = metadata_.reserve(kClosingBytes);
   const uint64_t file_bytes = drop_unused(unused);
-  if (has_room) {
-    char cost[32];
-    std::snprintf(cost, sizeof(cost), "%.2f", summary.ns_per_event);
-    metadata_.append(encode_anchor(read_anchor()));
-    metadata_.append(encode_property("recorder.ns_per_event", cost));
-    metadata_.append(encode_property("recorder.events", std::to_string(summary.event_count)));
-    metadata_.append(encode_property("recorder.writers", std::to_string(writers_.size())));
-    if (metadata_lost_) {
-      FindingBody body = {};
-      body.severity = 2;
-      body.lane = 0xffffffff;
-      metadata_.append(encode_finding(body, "metadata-lost",
-                                      "the disk was full: some names or lanes are missing"));
-    }
-    metadata_.append(encode_end({file_bytes, summary.event_count}));
+  char cost[32];
+  std::snprintf(cost, sizeof(cost), "%.2f", summary.ns_per_event);
+  metadata_.append_closing(encode_anchor(read_anchor()));
+  metadata_.append_closing(encode_property("recorder.ns_per_event", cost));
+  metadata_.append_closing(encode_property("recorder.events", std::to_string(summary.event_count)));
+  metadata_.append_closing(encode_property("recorder.writers", std::to_string(writers_.size())));
+  if (metadata_lost_) {
+    FindingBody body = {};
+    body.severity = 2;
+    body.lane = 0xffffffff;
+    metadata_.append_closing(encode_finding(body, "metadata-lost",
+                                            "the disk was full: some names or lanes are missing"));
   }
+  metadata_.append_closing(encode_end({file_bytes, summary.event_count}));
   metadata_.close();
   closed_ = true;
   file_.close();
@@ -538,7 +571,8 @@ double measure_event_cost_ns() {
   constexpr uint32_t kEvents = 4096;
   std::vector<std::byte> memory(ChunkFile::kChunkBytes);
   WriterState scratch;
-  Chunk chunk{memory.data(), 0, nullptr};
+  Chunk chunk;
+  chunk.memory = memory.data();
   std::array<double, 5> runs_ns;
   for (double& run_ns : runs_ns) {
     scratch.point_at(&chunk);

@@ -12,7 +12,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,6 +22,7 @@
 
 #include "gapless/trace.h"
 #include "trace/chunk_file.h"
+#include "trace/chunk_list.h"
 #include "trace/metadata_log.h"
 #include "trace/registry.h"
 
@@ -30,38 +30,27 @@ namespace gapless {
 
 class Recorder;
 
-// A list that one side pushes to and one other side takes from, without locks.
-class ChunkList {
- public:
-  void push(Chunk* chunk);
-  Chunk* pop();       // for one thread at a time
-  Chunk* take_all();  // newest first
-  int count() const { return count_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<Chunk*> head_ = nullptr;
-  std::atomic<int> count_ = 0;
-};
-
 struct WriterState {
   Writer writer;
   Recorder* recorder = nullptr;
   uint32_t id = 0;
-  uint32_t sequence = 0;     // of the next chunk
-  Chunk* current = nullptr;  // the chunk that `writer` fills
-  ChunkList ready;           // keeper -> writer
-  ChunkList full;            // writer -> keeper
-  std::atomic<int> chunk_count = 0;
+  uint32_t sequence = 0;                // of the next chunk
+  Chunk* current = nullptr;             // the chunk that `writer` fills
+  ChunkList ready;                      // keeper -> writer
+  ChunkList full;                       // writer -> keeper
+  int taken_count = 0;                  // chunks that `writer` has filled or is filling
+  std::atomic<int> chunk_count = 0;     // chunks that were made for it
   std::atomic<int> ahead_count = 2;     // how many chunks the keeper holds ready; grows with use
   std::atomic<bool> refilling = false;  // the slow path is under way; close() waits for it
   std::atomic<bool> in_use = true;      // a thread has it
   uint64_t record_count = 0;            // in sealed chunks; the keeper's, then close()'s
   // Full chunks that stay mapped (kKeepNewest), oldest first. Held for a few instructions.
   std::atomic_flag history_lock = ATOMIC_FLAG_INIT;
-  std::deque<Chunk*> history;
+  ChunkQueue history;
 
   // What Writer's friendship is for.
   void point_at(Chunk* chunk);
+  void begin_chunk(Chunk* chunk);
   void bind(LaneId lane, uint32_t session);
 };
 
@@ -94,15 +83,19 @@ class Recorder {
  private:
   void write_provenance();
   void write_clock(const AnchorBody& first);
-  void start_keeper();
+  bool start_keeper();
+  void give_up();
   void keep();
   void serve_writers();
   void serve(WriterState& state);
   bool refill(WriterState& state);
   Chunk* make_chunk();
-  Chunk* next_chunk(WriterState& state);
+  Chunk* take_chunk(WriterState& state);
+  Chunk* make_bounded_chunk(WriterState& state);
+  Chunk* reuse_oldest(WriterState& state);
   void collect_full(WriterState& state);
-  void recycle(WriterState& state, Chunk& chunk);
+  void recycle(Chunk& chunk);
+  static void seal_full(WriterState& state, Chunk* chunk);
   void count_drops(uint16_t lane, uint64_t count);
   void close_writer(WriterState& state, std::vector<Chunk*>& unused);
   uint64_t drop_unused(std::vector<Chunk*>& unused);
@@ -127,6 +120,10 @@ class Recorder {
   bool closed_ = false;
   std::thread keeper_;
 };
+
+// True on a thread that is inside the recorder, or is the keeper: it must not record, because it
+// would wait for itself.
+extern constinit thread_local bool thread_is_in_recorder;
 
 // What one event costs on this machine, now: the median of a few short runs into memory of our own.
 double measure_event_cost_ns();

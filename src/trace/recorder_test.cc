@@ -353,22 +353,28 @@ TEST_F(RecorderTest, RefusesASecondRecordingAndABadPath) {
   EXPECT_FALSE(is_recording());
 }
 
-// Goal: a full disk loses events, counted, and nothing else. Method: a limit on the size of files
-// stands for the disk; the kernel answers EFBIG where a disk would answer ENOSPC.
-TEST_F(RecorderTest, CountsWhatAFullDiskCosts) {
+// Goal: a full disk loses events, counted, and nothing else; the newest stay whole if asked for.
+// Method: a limit on the size of files stands for the disk. SIGXFSZ keeps its default, which would
+// end the child. Threads that come when the limit is reached must live too.
+class FullDisk : public RecorderTest, public ::testing::WithParamInterface<FullPolicy> {};
+
+TEST_P(FullDisk, CostsEventsThatAreCountedAndNothingElse) {
+  constexpr uint32_t kEvents = 1'000'000;
+  constexpr uint32_t kLate = 8;
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{4 << 20, 4 << 20};
     setrlimit(RLIMIT_FSIZE, &limit);
     RecorderOptions options;
     options.path = path();
+    options.policy = GetParam();
     if (!start_recording(options)) _exit(2);
     const NameId name = intern_name("flood");
-    for (uint32_t i = 0; i < 1'000'000; ++i) instant(name, i);
+    for (uint32_t i = 0; i < kEvents; ++i) instant(name, i);
+    for (uint32_t i = 0; i < kLate; ++i) std::thread([name] { instant(name, 1); }).join();
     const RecordingSummary summary = stop_recording();
-    const bool adds_up = summary.event_count + summary.dropped_count == 1'000'000;
+    const bool adds_up = summary.event_count + summary.dropped_count == kEvents + kLate;
     _exit(adds_up && summary.dropped_count > 0 ? 0 : 3);
   }
   int status = 0;
@@ -378,7 +384,19 @@ TEST_F(RecorderTest, CountsWhatAFullDiskCosts) {
   const Trace trace = read();
   EXPECT_GT(trace.instants.size(), 100'000u);
   EXPECT_TRUE(has_finding(trace, "dropped")) << all_findings(trace);
+  EXPECT_FALSE(has_finding(trace, "cut-short")) << all_findings(trace);
+  std::vector<uint32_t> values;
+  for (const uint32_t value : trace.instants.value) {
+    if (value > 1) values.push_back(value);
+  }
+  for (size_t i = 1; i < values.size(); ++i) ASSERT_EQ(values[i], values[i - 1] + 1) << "no gap";
+  if (GetParam() == FullPolicy::kKeepNewest) {
+    EXPECT_EQ(values.back(), kEvents - 1);
+  }
 }
+
+INSTANTIATE_TEST_SUITE_P(Policies, FullDisk,
+                         ::testing::Values(FullPolicy::kGrow, FullPolicy::kKeepNewest));
 
 // Goal: SIGKILL loses nothing that was recorded. Method: a child records a known number of spans on
 // two threads, says so through a pipe, and kills itself in the middle of an open span.
@@ -478,6 +496,64 @@ TEST_F(RecorderTest, NamesAndLanesMadeDuringTheRecordingAreInIt) {
   const uint32_t index = lane_named(trace, "renamed");
   ASSERT_NE(index, kNoIndex);
   EXPECT_EQ(trace.devices[trace.lanes[index].device].name, "chip");
+}
+
+TEST_F(RecorderTest, CutsTextsThatNoChunkCouldHold) {
+  start();
+  const std::string huge(2 << 20, 'x');
+  const LaneId lane = add_lane({.name = huge, .device = huge});
+  instant(lane, intern_name(huge));
+  rename_lane(lane, huge);
+  stop_recording();
+  const Trace trace = read();
+  ASSERT_EQ(trace.instants.size(), 1u);
+  EXPECT_EQ(trace.lanes[trace.instants.lane[0]].name.size(), 4096u);
+  EXPECT_TRUE(trace.findings.empty()) << all_findings(trace);
+}
+
+// Goal: kKeepOldest keeps exactly its capacity, from the first event on, however the keeper and the
+// thread meet. Method: many short rounds.
+TEST_F(RecorderTest, KeepOldestHasNoGapHoweverOftenItIsTried) {
+  const NameId name = intern_name("tick");
+  for (int round = 0; round < 30; ++round) {
+    start(FullPolicy::kKeepOldest, 1 << 20);
+    for (uint32_t i = 0; i < 70'000; ++i) instant(name, i);
+    EXPECT_EQ(stop_recording().event_count, 65'520u) << "round " << round;
+    EXPECT_EQ(read().instants.value.back(), 65'519u);
+  }
+}
+
+// Goal: a thread that is cancelled in the middle of recording does not keep stop_recording waiting.
+TEST_F(RecorderTest, SurvivesThreadsThatAreCancelled) {
+  const NameId name = intern_name("cancelled");
+  for (int round = 0; round < 5; ++round) {
+    start();
+    std::atomic<bool> began = false;
+    std::thread thread([&began, name] {
+      while (true) {
+        for (uint32_t i = 0; i < 50'000; ++i) instant(name, i);
+        began = true;
+        pthread_testcancel();
+      }
+    });
+    while (!began) std::this_thread::yield();
+    pthread_cancel(thread.native_handle());
+    thread.join();
+    EXPECT_GE(stop_recording().event_count, 50'000u);
+  }
+}
+
+TEST_F(RecorderTest, AReplacedProgramDoesNotOverwriteItsFirstTrace) {
+  RecorderOptions options;
+  options.path = path("run.%p.gapless");
+  for (int run = 0; run < 2; ++run) {
+    ASSERT_TRUE(start_recording(options)) << recording_error();
+    for (int i = 0; i <= run; ++i) instant(intern_name("run"));
+    stop_recording();
+  }
+  const std::string id = std::to_string(getpid());
+  EXPECT_EQ(read("run." + id + ".gapless").instants.size(), 1u);
+  EXPECT_EQ(read("run." + id + "-2.gapless").instants.size(), 2u);
 }
 
 TEST_F(RecorderTest, ScopesAndCounterMacrosRecord) {

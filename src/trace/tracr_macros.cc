@@ -26,14 +26,15 @@ TracrState& tracr_state() {
 
 std::atomic<uint16_t> tracr_channel_lanes[65536];
 
+// Without a lock, because a fork could leave it locked in the child: of two threads that come at
+// the same time one adds a lane that stays empty.
 LaneId make_tracr_lane(uint16_t channel) {
-  const std::lock_guard lock(tracr_state().mutex);
-  const uint16_t known = tracr_channel_lanes[channel].load(std::memory_order_relaxed);
-  if (known != 0) return LaneId{static_cast<uint16_t>(known - 1)};
   const std::string name = "Channel_" + std::to_string(channel + 1);
   const LaneId lane = add_lane({.name = name, .kind = LaneKind::kOther, .number = channel});
-  tracr_channel_lanes[channel].store(static_cast<uint16_t>(lane.id + 1), std::memory_order_relaxed);
-  return lane;
+  uint16_t known = 0;
+  const uint16_t mine = static_cast<uint16_t>(lane.id + 1);
+  if (tracr_channel_lanes[channel].compare_exchange_strong(known, mine)) return lane;
+  return LaneId{static_cast<uint16_t>(known - 1)};
 }
 
 void start_tracr(FullPolicy policy, uint64_t capacity_bytes) {
