@@ -22,6 +22,7 @@
 #include "gapless/trace.h"
 
 // The palette of Paraver. Our viewers choose colours by name, so these are accepted and not kept.
+// NOLINTBEGIN(readability-identifier-naming): the names are TraCR's.
 enum mark_color : uint16_t {
   MARK_COLOR_NONE = 0,
   MARK_COLOR_BLUE = 1,
@@ -47,6 +48,7 @@ enum mark_color : uint16_t {
   MARK_COLOR_NAVY = 21,
   MARK_COLOR_BRIGHT_BLUE = 22,
 };
+// NOLINTEND(readability-identifier-naming)
 
 #if defined(ENABLE_TRACR) && !defined(GAPLESS_TRACE_OFF)
 

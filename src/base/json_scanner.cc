@@ -139,8 +139,8 @@ JsonStatus JsonCursor::skip_brackets(JsonValue& value) {
 }
 
 // An object or array and all that is in it. The open brackets are bits, so depth costs no stack.
-// NOLINTNEXTLINE(readability-function-size,readability-function-cognitive-complexity): one state
-// machine, one state a paragraph.
+// One state machine, one state a paragraph.
+// NOLINTNEXTLINE(readability-function-size,readability-function-cognitive-complexity)
 JsonStatus JsonCursor::skip_nested(JsonValue& value) {
   std::bitset<kMaxJsonDepth> is_object;
   size_t depth = 0;

@@ -4,11 +4,10 @@
 
 #pragma once
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <system_error>
-
-#include <stdlib.h>
 
 #include "base/check.h"
 

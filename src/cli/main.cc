@@ -160,6 +160,7 @@ int run(int argument_count, char** arguments) {
 }  // namespace
 }  // namespace gapless
 
+// NOLINTNEXTLINE(bugprone-exception-escape): only std::bad_alloc can, and that ends us.
 int main(int argc, char** argv) {
   // Writing to a pipe that nobody reads returns an error instead of ending us.
   std::signal(SIGPIPE, SIG_IGN);

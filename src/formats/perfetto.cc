@@ -179,7 +179,7 @@ char* open_packet(char* out, uint64_t time, uint64_t flags, OpenPacket& packet) 
   return out;
 }
 
-void close_packet(const OpenPacket& packet, char* end) {
+void close_packet(const OpenPacket& packet, const char* end) {
   GAPLESS_DCHECK(end - packet.begin < 0x80);
   packet.begin[-1] = static_cast<char>(end - packet.begin);
   packet.event_begin[-1] = static_cast<char>(end - packet.event_begin);
