@@ -17,9 +17,10 @@
 // one load and one predictable branch. Compiled with GAPLESS_TRACE_OFF it leaves no instruction.
 //
 // That memory is the trace file itself, mapped and touched beforehand: when the program is killed,
-// all that was recorded is in the file. A recorder never ends, blocks or throws into the program it
-// watches; what it had to drop is counted for each lane and is in every report. Not for signal
-// handlers. docs/recorder.md says how it works.
+// all that was recorded is in the file. A recorder never ends or throws into the program it
+// watches, and no event but a thread's first waits for another thread. What it had to drop is
+// counted for each lane and is in every report. Not for signal handlers. docs/recorder.md says how
+// it works.
 
 #pragma once
 
