@@ -112,7 +112,7 @@ inline namespace trace_off {
 [[gnu::always_inline]] inline void flow_in(uint32_t) {}
 [[gnu::always_inline]] inline void flow_in(LaneId, uint32_t) {}
 [[gnu::always_inline]] inline void task_event(TaskTime, LaneId, uint32_t, NameId = {}) {}
-[[gnu::always_inline]] inline void task_edge(uint32_t, uint32_t) {}
+[[gnu::always_inline]] inline void task_edge(uint32_t, uint32_t, EdgeKind = EdgeKind::kData) {}
 
 struct ScopedSpan {
   [[gnu::always_inline]] explicit ScopedSpan(NameId, uint32_t = kNoValue) {}
@@ -168,11 +168,19 @@ inline uint64_t read_ticks() {
 class Writer {
  public:
   void write(RecordKind kind, LaneId lane, NameId name, uint32_t value) {
-    store(read_ticks() << kKindBits | static_cast<uint64_t>(kind),
+    write_at(read_ticks(), kind, lane, name, value);
+  }
+  // With a time that was read before: one read may serve several records.
+  void write_at(uint64_t ticks, RecordKind kind, LaneId lane, NameId name, uint32_t value) {
+    store(ticks << kKindBits | static_cast<uint64_t>(kind),
           uint64_t{value} | uint64_t{name.id} << 32 | uint64_t{lane.id} << 48);
   }
-  // For what carries no time: the value of a counter, an edge.
+  // For what carries no time: the value of a counter.
   void write_untimed(RecordKind kind, uint64_t tail) { store(static_cast<uint64_t>(kind), tail); }
+  void write_edge(uint32_t producer, uint32_t consumer, EdgeKind kind) {
+    store(static_cast<uint64_t>(kind) << kKindBits | static_cast<uint64_t>(RecordKind::kEdge),
+          uint64_t{consumer} | uint64_t{producer} << 32);
+  }
 
   LaneId lane() const { return lane_; }
   uint32_t session() const { return session_; }
@@ -281,10 +289,8 @@ inline void task_event(TaskTime time, LaneId core, uint32_t task, NameId kernel 
   }
 }
 // `consumer` waits for `producer`.
-inline void task_edge(uint32_t producer, uint32_t consumer) {
-  if (Writer* w = thread_writer()) {
-    w->write_untimed(RecordKind::kEdge, uint64_t{consumer} | uint64_t{producer} << 32);
-  }
+inline void task_edge(uint32_t producer, uint32_t consumer, EdgeKind kind = EdgeKind::kData) {
+  if (Writer* w = thread_writer()) w->write_edge(producer, consumer, kind);
 }
 
 // A span as long as a block.

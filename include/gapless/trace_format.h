@@ -30,7 +30,7 @@ enum class RecordKind : uint8_t {
   kPayload = 6,  // eight raw bytes for the record before it; carries no time
   kFlowOut = 7,
   kFlowIn = 8,
-  kEdge = 9,  // task `name | lane << 16` produces for task `value`; carries no time
+  kEdge = 9,  // task `name | lane << 16` produces for task `value`; EdgeKind instead of ticks
   kTaskSubmit = 16,
   kTaskReady = 17,
   kTaskDispatch = 18,
@@ -51,6 +51,14 @@ enum class TaskTime : uint8_t {
   kFinish = 6,  // the scheduler saw the end
 };
 inline constexpr int kTaskTimeCount = 7;
+
+// Why a task waits for another.
+enum class EdgeKind : uint8_t {
+  kData = 0,      // it reads what the other wrote
+  kOrder = 1,     // it overwrites what the other read or wrote, or somebody said so
+  kLifetime = 2,  // it uses memory that the other's data occupied
+};
+inline constexpr int kEdgeKindCount = 3;
 
 inline constexpr int kKindBits = 5;
 inline constexpr uint64_t kKindMask = (1u << kKindBits) - 1;

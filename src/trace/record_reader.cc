@@ -148,7 +148,13 @@ uint64_t Decoder::decode(Cursor& cursor) {
   }
   if (kind == RecordKind::kEdge) {
     const uint32_t producer = uint32_t{record.name} | uint32_t{record.lane} << 16;
-    builder_.edge(producer, record.value);
+    const uint64_t edge_kind = record.head >> kKindBits;
+    if (edge_kind >= kEdgeKindCount) {
+      builder_.count_finding(Severity::kWarning, "unknown-edge-kind",
+                             "edges are of a kind this build does not know; taken as data");
+    }
+    builder_.edge(producer, record.value,
+                  edge_kind < kEdgeKindCount ? static_cast<EdgeKind>(edge_kind) : EdgeKind::kData);
     return 1;
   }
   const int64_t time_ns = clock_.to_ns(record.head >> kKindBits);

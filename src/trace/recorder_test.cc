@@ -158,7 +158,7 @@ TEST_F(RecorderTest, JoinsTheSevenTimesOfATask) {
   const NameId matmul = intern_name("matmul");
   start();
   for (const uint32_t task : {100u, 101u}) task_event(TaskTime::kSubmit, {}, task, matmul);
-  task_edge(100, 101);
+  task_edge(100, 101, EdgeKind::kLifetime);
   task_event(TaskTime::kReady, {}, 100);
   task_event(TaskTime::kDispatch, core, 100);
   task_event(TaskTime::kReceive, core, 100);
@@ -184,6 +184,7 @@ TEST_F(RecorderTest, JoinsTheSevenTimesOfATask) {
   ASSERT_EQ(trace.edges.size(), 1u);
   EXPECT_EQ(trace.edges.producer[0], 0u);
   EXPECT_EQ(trace.edges.consumer[0], 1u);
+  EXPECT_EQ(trace.edges.kind[0], static_cast<uint8_t>(EdgeKind::kLifetime));
 }
 
 TEST_F(RecorderTest, SaysWhenSpansDoNotNest) {

@@ -90,8 +90,6 @@ struct TaskColumns {
   const std::vector<int64_t>& at(TaskTime time) const { return time_ns[static_cast<size_t>(time)]; }
 };
 
-enum class EdgeKind : uint8_t { kData = 0, kOrder = 1, kLifetime = 2 };
-
 // Producer and consumer are rows of `tasks`.
 struct EdgeColumns {
   std::vector<uint32_t> producer;

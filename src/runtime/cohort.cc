@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "runtime/cohort.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "base/check.h"
+
+namespace gapless {
+
+CohortBoard::CohortBoard(std::vector<Worker*> workers)
+    : workers_(std::move(workers)), reserved_(workers_.size(), false) {}
+
+bool CohortBoard::fits(const Worker& worker, CoreKind core) const {
+  if (worker.kind == WorkerKind::kAny || core == CoreKind::kAny) return true;
+  return core == CoreKind::kCube ? worker.kind == WorkerKind::kCube
+                                 : worker.kind == WorkerKind::kVector;
+}
+
+// Idle workers are taken first: they can come at once. The thread that submits comes last.
+bool CohortBoard::choose_members(const CohortNeed& need, int32_t first_block, int32_t block_count,
+                                 std::vector<Cohort::Member>& members) const {
+  members.clear();
+  const int32_t end_block = first_block + block_count;
+  int32_t block = first_block;
+  if (need.core == CoreKind::kMixed && workers_[0]->kind != WorkerKind::kAny) {
+    for (size_t first = 0; first + 2 < workers_.size() && block < end_block; first += 3) {
+      if (reserved_[first] || reserved_[first + 1] || reserved_[first + 2]) continue;
+      for (size_t i = first; i < first + 3; ++i) {
+        members.push_back({static_cast<int>(i), block, workers_[i]->role});
+      }
+      ++block;
+    }
+    return block == end_block;
+  }
+  for (const bool wants_idle : {true, false}) {
+    for (size_t i = workers_.size(); i-- > 0 && block < end_block;) {
+      const Activity activity = workers_[i]->activity.load(std::memory_order_relaxed);
+      if (reserved_[i] || !fits(*workers_[i], need.core)) continue;
+      if ((activity == Activity::kSearching) != wants_idle) continue;
+      const auto is_member = [i](const Cohort::Member& member) {
+        return member.worker == static_cast<int>(i);
+      };
+      if (std::any_of(members.begin(), members.end(), is_member)) continue;
+      members.push_back({static_cast<int>(i), block++, MixedRole::kWhole});
+    }
+  }
+  return block == end_block;
+}
+
+Cohort& CohortBoard::idle_cohort() {
+  if (idle_.empty()) {
+    all_.push_back(std::make_unique<Cohort>());
+    idle_.push_back(all_.back().get());
+  }
+  Cohort& cohort = *idle_.back();
+  idle_.pop_back();
+  return cohort;
+}
+
+// A gang takes all its blocks at once; other mixed tasks take a cluster a block. `need` keeps the
+// blocks that are still to be placed, counted from the end.
+bool CohortBoard::try_reserve(CohortNeed& need) {
+  Cohort& cohort = idle_cohort();
+  const int32_t wanted = need.gang ? need.block_count : 1;
+  const int32_t first_block = need.gang ? 0 : need.block_count - 1;
+  if (!choose_members(need, first_block, wanted, cohort.members)) {
+    idle_.push_back(&cohort);
+    return false;
+  }
+  cohort.task = need.task;
+  cohort.arrived.store(0, std::memory_order_relaxed);
+  cohort.left.store(static_cast<int>(cohort.members.size()), std::memory_order_relaxed);
+  for (const Cohort::Member& member : cohort.members) {
+    reserved_[static_cast<size_t>(member.worker)] = true;
+  }
+  for (const Cohort::Member& member : cohort.members) {
+    workers_[static_cast<size_t>(member.worker)]->reservation.store(&cohort,
+                                                                    std::memory_order_release);
+  }
+  need.block_count -= wanted;
+  return true;
+}
+
+void CohortBoard::serve() {
+  while (!waiting_.empty() && try_reserve(waiting_.front())) {
+    if (waiting_.front().block_count == 0) waiting_.pop_front();
+  }
+}
+
+void CohortBoard::add(const CohortNeed& need) {
+  const std::lock_guard<SpinLock> guard(lock_);
+  waiting_.push_back(need);
+  serve();
+}
+
+void CohortBoard::dissolve(Cohort& cohort) {
+  const std::lock_guard<SpinLock> guard(lock_);
+  for (const Cohort::Member& member : cohort.members) {
+    reserved_[static_cast<size_t>(member.worker)] = false;
+  }
+  idle_.push_back(&cohort);
+  serve();
+}
+
+const Cohort::Member& CohortBoard::member(const Cohort& cohort, int worker) {
+  for (const Cohort::Member& member : cohort.members) {
+    if (member.worker == worker) return member;
+  }
+  GAPLESS_CHECK(false && "a worker joined a cohort that did not reserve it");
+  return cohort.members.front();
+}
+
+std::vector<CohortNeed> CohortBoard::waiting() const {
+  const std::lock_guard<SpinLock> guard(lock_);
+  return {waiting_.begin(), waiting_.end()};
+}
+
+int CohortBoard::free_worker_count() const {
+  const std::lock_guard<SpinLock> guard(lock_);
+  return static_cast<int>(std::count(reserved_.begin(), reserved_.end(), false));
+}
+
+}  // namespace gapless

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Cohorts: tasks whose parts must run at the same time: gangs, and mixed tasks on clusters.
+//
+// A cohort gets all its workers at once or none: workers are reserved, idle or not, under one lock,
+// and a reserved worker comes when its present task has ended, before it takes any other. So two
+// cohorts never wait for workers of each other. They are served in the order in which they became
+// ready; one that does not fit yet holds back those behind it, so that no large gang starves.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/task.h"
+#include "graph/task_context.h"
+#include "runtime/spin.h"
+#include "runtime/worker.h"
+
+namespace gapless {
+
+struct Cohort {
+  struct Member {
+    int worker = 0;
+    int32_t block = 0;
+    MixedRole role = MixedRole::kWhole;
+  };
+  uint32_t task = kNoTask;
+  std::vector<Member> members;
+  std::atomic<int> arrived = 0;
+  std::atomic<int> left = 0;
+};
+
+// What a task needs to start.
+struct CohortNeed {
+  uint32_t task = kNoTask;
+  CoreKind core = CoreKind::kAny;
+  int32_t block_count = 1;
+  bool gang = false;  // false: a mixed task, whose blocks may start one by one
+};
+
+class CohortBoard {
+ public:
+  explicit CohortBoard(std::vector<Worker*> workers);
+
+  // The task is ready: it gets its workers now or later.
+  void add(const CohortNeed& need);
+  // The last member of a cohort left it: frees its workers and serves those who wait.
+  void dissolve(Cohort& cohort);
+  // Which part of the cohort the worker is.
+  static const Cohort::Member& member(const Cohort& cohort, int worker);
+
+  // "task 17: a gang of 8 blocks waits for 8 workers, 5 are free of other cohorts".
+  std::vector<CohortNeed> waiting() const;
+  int free_worker_count() const;
+
+ private:
+  void serve();
+  bool try_reserve(CohortNeed& need);
+  bool choose_members(const CohortNeed& need, int32_t first_block, int32_t block_count,
+                      std::vector<Cohort::Member>& members) const;
+  bool fits(const Worker& worker, CoreKind core) const;
+  Cohort& idle_cohort();
+
+  mutable SpinLock lock_;
+  std::vector<Worker*> workers_;
+  std::vector<bool> reserved_;                // by worker
+  std::deque<CohortNeed> waiting_;            // first come, first served
+  std::vector<std::unique_ptr<Cohort>> all_;  // made when needed, kept
+  std::vector<Cohort*> idle_;
+};
+
+}  // namespace gapless

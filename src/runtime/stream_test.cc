@@ -1,0 +1,687 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "runtime/stream.h"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "runtime/stream_test_support.h"
+
+namespace gapless {
+namespace {
+
+constexpr std::array<int, 3> kWorkerCounts = {1, 2, 4};
+
+// Arguments: rows. Each block adds 1 + its number to all of its row.
+void add_to_row_kernel(TaskContext& context) {
+  const int64_t columns = context.argument(0).view.shape[1];
+  int64_t* const row = context.data<int64_t>(0) + context.block_index() * columns;
+  for (int64_t i = 0; i < columns; ++i) row[i] += 1 + context.block_index();
+}
+
+// Scalars: a MeetingPoint, a Journal. Returns when all parts are inside at once.
+void meet_kernel(TaskContext& context) {
+  object_at<MeetingPoint>(context, 0).meet();
+  object_at<Journal>(context, 1)
+      .note(context.block_index() * 10 + static_cast<int64_t>(context.role()));
+}
+std::vector<Scalar> meet(MeetingPoint& point, Journal& journal) {
+  return {pointer_to(point), pointer_to(journal)};
+}
+
+// Scalars: an atomic counter.
+void count_kernel(TaskContext& context) {
+  object_at<std::atomic<int64_t>>(context, 0).fetch_add(1, std::memory_order_relaxed);
+}
+
+// Scalars: a Journal.
+void note_worker_kernel(TaskContext& context) {
+  object_at<Journal>(context, 0).note(context.worker_index());
+}
+
+// ---- Dependencies.
+
+TEST(Stream, AnEmptyStreamOpensWaitsAndCloses) {
+  for (const int worker_count : kWorkerCounts) {
+    const std::unique_ptr<CpuDevice> device = make_device(worker_count);
+    TestStream stream(*device);
+    const StreamSummary summary = stream.wait();
+    EXPECT_EQ(summary.task_count, 0u);
+    EXPECT_EQ(summary.run_count, 0u);
+  }
+}
+
+TEST(Stream, ReadersSeeWhatWasWrittenBefore) {
+  for (const int worker_count : kWorkerCounts) {
+    SCOPED_TRACE(worker_count);
+    const std::unique_ptr<CpuDevice> device = make_device(worker_count);
+    Numbers x(4, 1), y(4, 0);
+    TestStream stream(*device);
+    const View xs = stream.share("x", x);
+    const View ys = stream.share("y", y);
+    int64_t expected = 1;
+    for (int64_t i = 0; i < 300; ++i) {
+      stream.add(copy_task(xs, ys));
+      stream.add(mix_task(ys, i));
+      stream.add(copy_task(ys, xs));
+      expected = mixed(expected, i);
+    }
+    EXPECT_EQ(stream.wait().run_count, 900u);
+    EXPECT_EQ(x, Numbers(4, expected));
+    EXPECT_EQ(y, Numbers(4, expected));
+  }
+}
+
+TEST(Stream, TheLastOfManyWritesStays) {
+  for (const int worker_count : kWorkerCounts) {
+    SCOPED_TRACE(worker_count);
+    const std::unique_ptr<CpuDevice> device = make_device(worker_count);
+    Numbers x(64, 0);
+    TestStream stream(*device);
+    const View xs = stream.share("x", x);
+    for (int64_t i = 0; i < 500; ++i) {
+      stream.add(fill_task(slice(xs, 0, i % 32, 32), i));
+    }
+    stream.add(fill_task(slice(xs, 0, 16, 32), -1));
+    stream.wait();
+    for (size_t i = 16; i < 48; ++i) EXPECT_EQ(x[i], -1);
+  }
+}
+
+TEST(Stream, ReadersSeeTheValueBeforeTheNextWrite) {
+  constexpr int64_t kRounds = 40;
+  constexpr int64_t kReaders = 40;  // of each round
+  for (const int worker_count : kWorkerCounts) {
+    SCOPED_TRACE(worker_count);
+    const std::unique_ptr<CpuDevice> device = make_device(worker_count);
+    Numbers x(1, -1), seen(kRounds * kReaders, -1);
+    TestStream stream(*device);
+    const View xs = stream.share("x", x);
+    const View all = stream.share("seen", seen);
+    for (int64_t round = 0; round < kRounds; ++round) {
+      stream.add(fill_task(xs, round));
+      for (int64_t i = 0; i < kReaders; ++i) {
+        stream.add(copy_task(xs, slice(all, 0, round * kReaders + i, 1)));
+      }
+    }
+    stream.wait();
+    for (int64_t i = 0; i < kRounds * kReaders; ++i) {
+      ASSERT_EQ(seen[static_cast<size_t>(i)], i / kReaders) << "reader " << i;
+    }
+  }
+}
+
+// A single worker runs nothing before wait(), so that every edge is still needed.
+TEST(Stream, AWriterWaitsForEachOfManyReaders) {
+  for (const uint64_t reader_count : {1, 15, 16, 17, 31, 32, 33, 64, 100}) {
+    SCOPED_TRACE(reader_count);
+    const std::unique_ptr<CpuDevice> device = make_device(1);
+    Numbers x(1, 0), y(reader_count, 0);
+    TestStream stream(*device);
+    const View xs = stream.share("x", x);
+    const View ys = stream.share("y", y);
+    for (uint64_t i = 0; i < reader_count; ++i) {
+      stream.add(copy_task(xs, slice(ys, 0, static_cast<int64_t>(i), 1)));
+    }
+    stream.add(fill_task(xs, 1));
+    EXPECT_EQ(stream.wait().edge_count, reader_count);
+  }
+}
+
+TEST(Stream, ASlowReaderHoldsUpTheNextWriter) {
+  constexpr int64_t kReaders = 16;
+  const std::unique_ptr<CpuDevice> device = make_device(2);
+  Numbers x(1, 7), y(kReaders, 0);
+  Gate started, may_end;
+  TestStream stream(*device);
+  const View xs = stream.share("x", x);
+  const View ys = stream.share("y", y);
+  for (int64_t i = 0; i < kReaders - 1; ++i) stream.add(copy_task(xs, slice(ys, 0, i, 1)));
+  TestTask slow = start_and_wait(started, may_end);
+  slow.arguments = {in(xs)};
+  stream.add(slow);
+  started.wait();
+  Journal journal;
+  stream.add(
+      {.name = "write", .run = note_kernel, .scalars = note(journal, 1), .arguments = {out(xs)}});
+  // Tasks that depend on nothing run meanwhile, also on this thread when the window is full.
+  for (int64_t i = 0; i < 10'000; ++i) {
+    stream.add({.name = "nothing", .run = [](TaskContext&) {}});
+  }
+  EXPECT_EQ(journal.count(1), 0);
+  may_end.open();
+  stream.wait();
+  EXPECT_EQ(journal.count(1), 1);
+}
+
+TEST(Stream, PartsThatDoNotOverlapAreIndependent) {
+  const std::unique_ptr<CpuDevice> device = make_device(1);
+  Numbers x(100, 0);
+  TestStream stream(*device);
+  const View xs = stream.share("x", x);
+  for (int64_t i = 0; i < 10; ++i) stream.add(fill_task(slice(xs, 0, i * 10, 10), i));
+  EXPECT_EQ(stream.wait().edge_count, 0u);
+}
+
+TEST(Stream, ExplicitEdgesOrderTasks) {
+  for (const int worker_count : kWorkerCounts) {
+    const std::unique_ptr<CpuDevice> device = make_device(worker_count);
+    Journal journal;
+    Numbers expected;
+    TestStream stream(*device);
+    std::vector<TaskId> last;
+    for (int64_t i = 0; i < 200; ++i) {
+      last = {stream.add({.scalars = note(journal, i), .after = last})};
+      expected.push_back(i);
+    }
+    stream.wait();
+    EXPECT_EQ(journal.entries(), expected);
+  }
+}
+
+TEST(Stream, ATaskMayComeAfterOneThatHasLongEnded) {
+  const std::unique_ptr<CpuDevice> device = make_device(1);
+  StreamOptions options = small_rings();
+  options.window_tasks = 4;
+  Journal journal;
+  TestStream stream(*device, options);
+  const TaskId first = stream.add({.scalars = note(journal, 0)});
+  for (int64_t i = 1; i < 100; ++i) stream.add({.scalars = note(journal, i), .after = {first}});
+  EXPECT_EQ(stream.wait().run_count, 100u);
+  stream.add({.scalars = note(journal, 100), .after = {first, first}});
+  EXPECT_EQ(stream.wait().edge_count, 0u);
+}
+
+TEST(Stream, AnEdgeThatIsGivenTwiceIsOne) {
+  const std::unique_ptr<CpuDevice> device = make_device(1);
+  Journal journal;
+  TestStream stream(*device);
+  const TaskId first = stream.add({.scalars = note(journal, 0)});
+  stream.add({.scalars = note(journal, 1), .after = {first, first, first}});
+  EXPECT_EQ(stream.wait().edge_count, 1u);
+  EXPECT_EQ(journal.entries(), (Numbers{0, 1}));
+}
+
+// ---- Blocks, gangs, clusters.
+
+TEST(Stream, EveryBlockRunsOnce) {
+  constexpr int32_t kBlocks = 37;
+  for (const int worker_count : kWorkerCounts) {
+    SCOPED_TRACE(worker_count);
+    const std::unique_ptr<CpuDevice> device = make_device(worker_count);
+    Numbers x(kBlocks * 8, 0);
+    TestStream stream(*device);
+    const View flat = stream.share("x", x);
+    const View rows = dense_view(flat.buffer, DType::kS64, {kBlocks, 8});
+    for (int i = 0; i < 20; ++i) {
+      stream.add({.name = "add_to_row",
+                  .run = add_to_row_kernel,
+                  .arguments = {inout(rows)},
+                  .block_count = kBlocks});
+    }
+    const StreamSummary summary = stream.wait();
+    EXPECT_EQ(summary.task_count, 20u);
+    EXPECT_EQ(summary.run_count, 20u * kBlocks);
+    for (size_t i = 0; i < x.size(); ++i) {
+      ASSERT_EQ(x[i], 20 * static_cast<int64_t>(1 + i / 8)) << "element " << i;
+    }
+  }
+}
+
+TEST(Stream, TheBlocksOfAGangRunTogether) {
+  for (const int worker_count : {2, 3, 4}) {
+    const std::unique_ptr<CpuDevice> device = make_device(worker_count);
+    for (int32_t blocks = 2; blocks <= worker_count; ++blocks) {
+      SCOPED_TRACE(testing::Message() << blocks << " of " << worker_count);
+      MeetingPoint point(blocks);
+      Journal journal;
+      TestStream stream(*device);
+      for (int i = 0; i < 10; ++i) {
+        stream.add({.name = "meet",
+                    .run = meet_kernel,
+                    .scalars = meet(point, journal),
+                    .block_count = blocks,
+                    .gang = true});
+      }
+      EXPECT_EQ(stream.wait().run_count, 10u * static_cast<uint64_t>(blocks));
+      for (int32_t block = 0; block < blocks; ++block) EXPECT_EQ(journal.count(block * 10), 10);
+    }
+  }
+}
+
+// The thread that submits is one of the gang's workers: it has to leave its submitting for it.
+TEST(Stream, TheSubmittingThreadTakesPartInAGangOfAllWorkers) {
+  const std::unique_ptr<CpuDevice> device = make_device(3);
+  MeetingPoint point(3);
+  Journal journal;
+  std::atomic<int64_t> counted = 0;
+  TestStream stream(*device, small_rings());
+  for (int i = 0; i < 50; ++i) {
+    stream.add({.name = "meet",
+                .run = meet_kernel,
+                .scalars = meet(point, journal),
+                .block_count = 3,
+                .gang = true});
+    for (int j = 0; j < 20; ++j) {
+      stream.add({.name = "count", .run = count_kernel, .scalars = {pointer_to(counted)}});
+    }
+  }
+  stream.wait();
+  EXPECT_EQ(counted.load(), 1000);
+  for (const int64_t block : {0, 10, 20}) EXPECT_EQ(journal.count(block), 50);
+}
+
+TEST(Stream, GangsWaitForTheirProducersAndAreWaitedFor) {
+  const std::unique_ptr<CpuDevice> device = make_device(2);
+  Numbers x(2, 1);
+  MeetingPoint point(2);
+  TestStream stream(*device);
+  const View xs = stream.share("x", x);
+  int64_t expected = 1;
+  // Each block keeps to its own element, between two meetings of both.
+  const auto meet_and_double = [](TaskContext& context) {
+    object_at<MeetingPoint>(context, 0).meet();
+    context.data<int64_t>(0)[context.block_index()] *= 2;
+    object_at<MeetingPoint>(context, 0).meet();
+  };
+  for (int64_t i = 0; i < 30; ++i) {
+    stream.add(mix_task(xs, i));
+    stream.add({.name = "meet_and_double",
+                .run = meet_and_double,
+                .scalars = {pointer_to(point)},
+                .arguments = {inout(xs)},
+                .block_count = 2,
+                .gang = true});
+    expected = static_cast<int64_t>(static_cast<uint64_t>(mixed(expected, i)) * 2);
+  }
+  stream.wait();
+  EXPECT_EQ(x, Numbers(2, expected));
+}
+
+TEST(Stream, AGangOfOneBlockIsAnOrdinaryTask) {
+  const std::unique_ptr<CpuDevice> device = make_device(1);
+  Journal journal;
+  TestStream stream(*device);
+  stream.add({.scalars = note(journal, 1), .gang = true});
+  EXPECT_EQ(stream.wait().run_count, 1u);
+  EXPECT_EQ(journal.count(1), 1);
+}
+
+TEST(Stream, AMixedTaskTakesAClusterABlock) {
+  const std::unique_ptr<CpuDevice> device = make_cluster_device(1);
+  MeetingPoint point(3);
+  Journal journal;
+  TestStream stream(*device);
+  for (int i = 0; i < 10; ++i) {
+    stream.add({.name = "meet",
+                .run = meet_kernel,
+                .scalars = meet(point, journal),
+                .core = CoreKind::kMixed,
+                .block_count = 2});
+  }
+  EXPECT_EQ(stream.wait().run_count, 60u);
+  for (const int64_t part : {1, 2, 3, 11, 12, 13}) EXPECT_EQ(journal.count(part), 10);
+}
+
+TEST(Stream, AMixedGangTakesAllClustersTogether) {
+  const std::unique_ptr<CpuDevice> device = make_cluster_device(2);
+  MeetingPoint point(6);
+  Journal journal;
+  TestStream stream(*device);
+  for (int i = 0; i < 5; ++i) {
+    stream.add({.name = "meet",
+                .run = meet_kernel,
+                .scalars = meet(point, journal),
+                .core = CoreKind::kMixed,
+                .block_count = 2,
+                .gang = true});
+  }
+  EXPECT_EQ(stream.wait().run_count, 30u);
+  EXPECT_EQ(journal.entries().size(), 30u);
+}
+
+TEST(Stream, TasksOfAKindRunOnWorkersOfThatKind) {
+  const std::unique_ptr<CpuDevice> device = make_cluster_device(2);
+  Journal cubes, vectors;
+  TestStream stream(*device, small_rings());
+  for (int i = 0; i < 200; ++i) {
+    stream.add({.name = "note_worker",
+                .run = note_worker_kernel,
+                .scalars = {pointer_to(cubes)},
+                .core = CoreKind::kCube});
+    stream.add({.name = "note_worker",
+                .run = note_worker_kernel,
+                .scalars = {pointer_to(vectors)},
+                .core = CoreKind::kVector});
+  }
+  EXPECT_EQ(stream.wait().run_count, 400u);
+  EXPECT_EQ(cubes.count(0) + cubes.count(3), 200);
+  EXPECT_EQ(vectors.count(0) + vectors.count(3), 0);
+  EXPECT_EQ(vectors.entries().size(), 200u);
+}
+
+// ---- Predicates, scalars, constants.
+
+TEST(Stream, ATaskWhosePredicateDoesNotHoldIsSkipped) {
+  for (const int worker_count : kWorkerCounts) {
+    const std::unique_ptr<CpuDevice> device = make_device(worker_count);
+    Numbers x(1, 0);
+    const int64_t zero = 0;
+    const int64_t one = 1;
+    TestStream stream(*device);
+    const View xs = stream.share("x", x);
+    int64_t expected = 0;
+    for (int64_t i = 0; i < 100; ++i) {
+      TestTask task = mix_task(xs, i);
+      task.predicate = {i % 3 == 0 ? &zero : &one, Comparison::kEqual, 1};
+      stream.add(task);
+      if (i % 3 != 0) expected = mixed(expected, i);
+    }
+    const StreamSummary summary = stream.wait();
+    EXPECT_EQ(summary.skipped_count, 34u);
+    EXPECT_EQ(summary.run_count, 66u);
+    EXPECT_EQ(x[0], expected);
+  }
+}
+
+TEST(Stream, APredicateMayBeWrittenByAnEarlierTask) {
+  for (const int worker_count : kWorkerCounts) {
+    const std::unique_ptr<CpuDevice> device = make_device(worker_count);
+    Numbers flag(1, 0);
+    Journal journal;
+    TestStream stream(*device);
+    const View flags = stream.share("flag", flag);
+    for (int64_t i = 0; i < 100; ++i) {
+      stream.add(fill_task(flags, i % 2));
+      stream.add({.scalars = note(journal, i),
+                  .arguments = {in(flags)},
+                  .predicate = {flag.data(), Comparison::kNotEqual, 0}});
+    }
+    EXPECT_EQ(stream.wait().skipped_count, 50u);
+    const Numbers noted = journal.sorted();
+    ASSERT_EQ(noted.size(), 50u);
+    for (size_t i = 0; i < noted.size(); ++i) {
+      EXPECT_EQ(noted[i], static_cast<int64_t>(2 * i + 1));
+    }
+  }
+}
+
+TEST(Stream, SkippedTasksOfAllShapesLetTheirSuccessorsGo) {
+  const std::unique_ptr<CpuDevice> device = make_device(2);
+  const int64_t never = 0;
+  const Predicate predicate = {&never, Comparison::kNotEqual, 0};
+  Journal journal;
+  Numbers x(4, 0);
+  TestStream stream(*device);
+  const View xs = stream.share("x", x);
+  for (int i = 0; i < 20; ++i) {
+    stream.add({.scalars = note(journal, 0), .arguments = {inout(xs)}, .predicate = predicate});
+    stream.add({.scalars = note(journal, 0),
+                .arguments = {inout(xs)},
+                .block_count = 5,
+                .predicate = predicate});
+    stream.add({.scalars = note(journal, 0),
+                .arguments = {inout(xs)},
+                .block_count = 2,
+                .gang = true,
+                .predicate = predicate});
+    stream.add({.scalars = note(journal, 1), .arguments = {inout(xs)}});
+  }
+  const StreamSummary summary = stream.wait();
+  EXPECT_EQ(summary.skipped_count, 60u);
+  EXPECT_EQ(journal.entries(), Numbers(20, 1));
+}
+
+TEST(Stream, ScalarsAreReadWhenTheTaskStarts) {
+  const std::unique_ptr<CpuDevice> device = make_device(1);
+  Journal journal;
+  int64_t length = 5;
+  TestStream stream(*device);
+  stream.add({.scalars = {pointer_to(journal), Scalar::read_from(&length)}});
+  length = 6;
+  stream.wait();
+  length = 7;
+  stream.add({.scalars = {pointer_to(journal), Scalar::read_from(&length)}});
+  stream.wait();
+  EXPECT_EQ(journal.entries(), (Numbers{6, 7}));
+}
+
+TEST(Stream, ConstantsAreNotTracked) {
+  const std::unique_ptr<CpuDevice> device = make_device(1);
+  Numbers weights = {3, 4}, x(4, 0);
+  TestStream stream(*device);
+  const View constant = stream.share_constant("weights", weights);
+  const View xs = stream.share("x", x);
+  stream.add(copy_task(constant, slice(xs, 0, 0, 2)));
+  stream.add(copy_task(constant, slice(xs, 0, 2, 2)));
+  stream.add(copy_task(slice(xs, 0, 0, 1), slice(xs, 0, 3, 1)));
+  EXPECT_EQ(stream.wait().edge_count, 2u);
+  EXPECT_EQ(x, (Numbers{3, 4, 3, 3}));
+}
+
+TEST(Stream, ATaskWithoutCodeRunsNothing) {
+  const std::unique_ptr<CpuDevice> device = make_device(2);
+  Numbers x(1, 0);
+  TestStream stream(*device);
+  const View xs = stream.share("x", x);
+  stream.add(mix_task(xs, 5));
+  stream.add({.name = "no_code", .run = nullptr, .arguments = {inout(xs)}});
+  stream.add(mix_task(xs, 1));
+  EXPECT_EQ(stream.wait().run_count, 3u);
+  EXPECT_EQ(x[0], 16);
+}
+
+// ---- Back-pressure.
+
+TEST(Stream, AWindowOfAFewTasksIsEnough) {
+  for (const int worker_count : kWorkerCounts) {
+    const std::unique_ptr<CpuDevice> device = make_device(worker_count);
+    for (const uint32_t window : {1u, 2u, 4u}) {
+      SCOPED_TRACE(testing::Message() << window << " tasks, " << worker_count << " workers");
+      Numbers x(3, 1);
+      StreamOptions options = small_rings();
+      options.window_tasks = window;
+      TestStream stream(*device, options);
+      const View xs = stream.share("x", x);
+      Numbers expected(3, 1);
+      for (int64_t i = 0; i < 500; ++i) {
+        stream.add(mix_task(slice(xs, 0, i % 2, 2), i));
+        for (const int64_t at : {i % 2, i % 2 + 1}) {
+          expected[static_cast<size_t>(at)] = mixed(expected[static_cast<size_t>(at)], i);
+        }
+      }
+      const StreamSummary summary = stream.wait();
+      EXPECT_EQ(summary.run_count, 500u);
+      if (worker_count == 1) {
+        EXPECT_GT(summary.waited_count, 0u);
+      }
+      EXPECT_EQ(x, expected);
+    }
+  }
+}
+
+TEST(Stream, AJoinOverManyProducersFitsIntoOneEdge) {
+  for (const int worker_count : kWorkerCounts) {
+    SCOPED_TRACE(worker_count);
+    const std::unique_ptr<CpuDevice> device = make_device(worker_count);
+    StreamOptions options = small_rings();
+    options.window_edges = 1;
+    Numbers x(40, 0), y(40, 0);
+    TestStream stream(*device, options);
+    const View xs = stream.share("x", x);
+    const View ys = stream.share("y", y);
+    for (int64_t round = 1; round <= 20; ++round) {
+      for (int64_t i = 0; i < 40; ++i) stream.add(fill_task(slice(xs, 0, i, 1), round * i));
+      stream.add(copy_task(xs, ys));
+      for (int64_t i = 0; i < 40; ++i) stream.add(mix_task(slice(ys, 0, i, 1), 1));
+    }
+    stream.wait();
+    for (int64_t i = 0; i < 40; ++i) EXPECT_EQ(y[static_cast<size_t>(i)], mixed(20 * i, 1));
+  }
+}
+
+TEST(Stream, ArgumentsWaitForRoom) {
+  const std::unique_ptr<CpuDevice> device = make_device(2);
+  StreamOptions options = small_rings();
+  options.window_bytes = 4096;
+  Numbers x(32, 0);
+  TestStream stream(*device, options);
+  const View xs = stream.share("x", x);
+  const std::vector<Scalar> scalars(kMaxScalars, Scalar::fixed(2));
+  const auto check_last = [](TaskContext& context) {
+    const bool is_right = context.argument_count() == kMaxArguments &&
+                          context.argument(kMaxArguments - 1).view.offset == 31 &&
+                          context.scalar(kMaxScalars - 1) == 2;
+    if (!is_right) context.fail("arguments have changed");
+  };
+  std::vector<Argument> arguments;
+  for (int64_t i = 0; i < kMaxArguments; ++i) arguments.push_back(inout(slice(xs, 0, i, 1)));
+  for (int i = 0; i < 200; ++i) {
+    stream.add(
+        {.name = "check_last", .run = check_last, .scalars = scalars, .arguments = arguments});
+  }
+  const StreamSummary summary = stream.wait();
+  EXPECT_EQ(summary.run_count, 200u);
+  EXPECT_GT(summary.waited_count, 0u);
+}
+
+TEST(Stream, AHundredThousandTasksGoThroughAWindowOf64) {
+  constexpr int64_t kTasks = 100'000;
+  for (const int worker_count : {1, 2}) {
+    SCOPED_TRACE(worker_count);
+    const std::unique_ptr<CpuDevice> device = make_device(worker_count);
+    Numbers x(4, 0);
+    TestStream stream(*device, small_rings());
+    const View xs = stream.share("x", x);
+    const KernelId mix = stream.kernel("mix", mix_kernel);
+    Numbers expected(4, 0);
+    for (int64_t i = 0; i < kTasks; ++i) {
+      const Argument argument = inout(slice(xs, 0, i % 4, 1));
+      const Scalar scalar = Scalar::fixed(i);
+      must(stream->add_task({.kernel = mix, .arguments = {&argument, 1}, .scalars = {&scalar, 1}}));
+      expected[static_cast<size_t>(i % 4)] = mixed(expected[static_cast<size_t>(i % 4)], i);
+    }
+    const StreamSummary summary = stream.wait();
+    EXPECT_EQ(summary.task_count, static_cast<uint64_t>(kTasks));
+    EXPECT_EQ(summary.run_count, static_cast<uint64_t>(kTasks));
+    EXPECT_EQ(x, expected);
+  }
+}
+
+// ---- Waiting, parking.
+
+TEST(Stream, CountsAfreshAfterEachWait) {
+  const std::unique_ptr<CpuDevice> device = make_device(2);
+  Numbers x(1, 0);
+  TestStream stream(*device);
+  const View xs = stream.share("x", x);
+  int64_t expected = 0;
+  for (int64_t i = 1; i <= 50; ++i) {
+    for (int64_t j = 0; j < i; ++j) stream.add(mix_task(xs, j));
+    for (int64_t j = 0; j < i; ++j) expected = mixed(expected, j);
+    const StreamSummary summary = stream.wait();
+    EXPECT_EQ(summary.task_count, static_cast<uint64_t>(i));
+    EXPECT_EQ(summary.run_count, static_cast<uint64_t>(i));
+    EXPECT_EQ(x[0], expected);
+  }
+  EXPECT_EQ(stream.wait().task_count, 0u);
+}
+
+TEST(Stream, KernelsMayBeAddedWhileTasksRun) {
+  const std::unique_ptr<CpuDevice> device = make_device(2);
+  Journal journal;
+  TestStream stream(*device, small_rings());
+  for (int64_t i = 0; i < 500; ++i) {
+    stream.add({.name = "note " + std::to_string(i), .scalars = note(journal, i)});
+  }
+  stream.wait();
+  const Numbers noted = journal.sorted();
+  ASSERT_EQ(noted.size(), 500u);
+  EXPECT_EQ(noted.back(), 499);
+  EXPECT_NE(text_of(stream->add_kernel("note 7", note_kernel)), "accepted");
+}
+
+TEST(Stream, EndsWhatWasSubmittedWhenItGoes) {
+  const std::unique_ptr<CpuDevice> device = make_device(2);
+  Numbers x(1, 0);
+  for (int round = 0; round < 20; ++round) {
+    TestStream stream(*device, small_rings());
+    const View xs = stream.share("x", x);
+    for (int i = 0; i < 100; ++i) {
+      stream.add({.name = "add_one",
+                  .run = [](TaskContext& context) { ++*context.data<int64_t>(0); },
+                  .arguments = {inout(xs)}});
+    }
+  }
+  EXPECT_EQ(x[0], 2000);
+}
+
+TEST(Stream, TakesTheDeviceWhileItIsOpen) {
+  const std::unique_ptr<CpuDevice> device = make_device(2);
+  {
+    TestStream stream(*device);
+    EXPECT_NE(text_of(Stream::open(*device)), "accepted");
+  }
+  EXPECT_EQ(text_of(Stream::open(*device)), "accepted");
+}
+
+// Workers park as soon as they find nothing; each round must wake them: without that the gang of
+// all workers would never meet.
+TEST(Stream, ParkedWorkersAreWoken) {
+  for (const int worker_count : {2, 4}) {
+    const std::unique_ptr<CpuDevice> device =
+        must(CpuDevice::create({.worker_count = worker_count, .park_after_ns = 0}));
+    MeetingPoint point(worker_count);
+    Journal journal;
+    TestStream stream(*device, small_rings());
+    for (int round = 0; round < 200; ++round) {
+      stream.add({.name = "meet",
+                  .run = meet_kernel,
+                  .scalars = meet(point, journal),
+                  .block_count = worker_count,
+                  .gang = true});
+      stream.wait();
+      std::this_thread::sleep_for(std::chrono::microseconds(round % 4 * 100));
+    }
+    EXPECT_EQ(journal.count(0), 200);
+  }
+}
+
+// Here only a parked worker can run the task: this thread waits without working.
+TEST(Stream, AParkedWorkerRunsATaskThatNobodyWaitsFor) {
+  const std::unique_ptr<CpuDevice> device =
+      must(CpuDevice::create({.worker_count = 2, .park_after_ns = 0}));
+  TestStream stream(*device, small_rings());
+  for (int round = 0; round < 200; ++round) {
+    Gate gate;
+    stream.add(open_task(gate));
+    gate.wait();
+    if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(round));
+  }
+  EXPECT_EQ(stream.wait().run_count, 200u);
+}
+
+TEST(Stream, WorkersThatWereIdleForLongTakeABurst) {
+  const std::unique_ptr<CpuDevice> device = make_device(4);
+  std::atomic<int64_t> counted = 0;
+  TestStream stream(*device);
+  for (int burst = 1; burst <= 3; ++burst) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    for (int i = 0; i < 5000; ++i) {
+      stream.add({.name = "count", .run = count_kernel, .scalars = {pointer_to(counted)}});
+    }
+    stream.wait();
+    EXPECT_EQ(counted.load(), burst * 5000);
+  }
+}
+
+}  // namespace
+}  // namespace gapless

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How workers run the tasks of a stream. A task's end closes its list of edges, counts down those
+// that wait on it, lets go of its buffers, and last of all gives its slot back.
+
+#include <bit>
+#include <chrono>
+#include <span>
+
+#include <fmt/core.h>
+
+#include "runtime/spin.h"
+#include "runtime/stream_state.h"
+#include "runtime/task_times.h"
+
+namespace gapless {
+namespace {
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+class StreamWalk {
+ public:
+  StreamWalk(StreamState& state, Worker& worker, Writer* writer)
+      : state_(state), worker_(worker), times_(writer, worker.lane) {
+    TaskContext::Fields& fields = worker.context.fields();
+    fields.buffers = state.addresses.data();
+    fields.worker_index = worker.index;
+    fields.checker = nullptr;
+    fields.failure = &worker.failure;
+  }
+
+  void run() {
+    Taken taken;
+    for (;;) {
+      if (worker_.reservation.load(std::memory_order_relaxed) != nullptr) {
+        give_inline_back();
+        run_in_cohort();
+      } else if (inline_slot_ != kNoTask) {
+        taken = {inline_slot_, 0};
+        inline_slot_ = kNoTask;
+        execute(taken);
+      } else if (state_.scheduler.take_own(worker_, taken)) {
+        execute(taken);
+      } else if (!search()) {
+        return;
+      }
+    }
+  }
+
+  // One task for the submitting thread, whose other work must not wait for long.
+  bool run_one() {
+    if (worker_.reservation.load(std::memory_order_relaxed) != nullptr) {
+      run_in_cohort();
+      give_inline_back();
+      return true;
+    }
+    Taken taken;
+    if (!state_.scheduler.take_own(worker_, taken) &&
+        !state_.scheduler.steal(worker_, taken, kNoTask)) {
+      return false;
+    }
+    execute(taken);
+    give_inline_back();
+    return true;
+  }
+
+  // All producers of the task have ended.
+  void become_ready(uint32_t slot) {
+    StreamSlot& task = state_.slots[slot];
+    const uint32_t stop = state_.stop.load(std::memory_order_relaxed);
+    if (task.flags == 0 && stop == 0) {
+      worker_.ready.push_back(slot);
+      return;
+    }
+    if ((stop & kStopCancel) != 0) {
+      ++worker_.counts.cancelled;
+      worker_.skipped.push_back(slot);
+    } else if (task.is_poisoned.load(std::memory_order_relaxed)) {
+      ++worker_.counts.poisoned;
+      worker_.skipped.push_back(slot);
+    } else if ((task.flags & kFlagPredicate) != 0 && !task.predicate.holds()) {
+      ++worker_.counts.skipped;
+      worker_.skipped.push_back(slot);
+    } else if ((task.flags & kFlagCohort) != 0) {
+      if (times_.is_on()) record_ready(slot, read_ticks());
+      state_.board.add({slot, task.core, state_.links[slot].block_count, task.gang});
+    } else {
+      worker_.ready.push_back(slot);
+    }
+  }
+
+  void finish_skipped() {
+    while (!worker_.skipped.empty()) {
+      const uint32_t slot = worker_.skipped.back();
+      worker_.skipped.pop_back();
+      worker_.count_progress();
+      if (times_.is_on()) record_skip(slot);
+      end_task(slot);
+    }
+  }
+
+  void record_ready(uint32_t slot, uint64_t ticks) {
+    const StreamSlot& task = state_.slots[slot];
+    if (!is_recorded(task)) return;
+    for (int32_t part = 0; part < task.part_count; ++part) {
+      times_.ready(ticks, task.trace_first + static_cast<uint32_t>(part), name_of(task));
+    }
+  }
+
+  TaskTimes& times() { return times_; }
+
+ private:
+  void give_inline_back() {
+    if (inline_slot_ == kNoTask) return;
+    state_.scheduler.push(worker_, {&inline_slot_, 1});
+    inline_slot_ = kNoTask;
+  }
+
+  // Tasks that were submitted before the recording began have no numbers in it.
+  bool is_recorded(const StreamSlot& task) const {
+    return times_.is_on() && task.trace_first != kNoTask;
+  }
+
+  NameId name_of(const StreamSlot& task) const {
+    return state_.names[task.kernel.load(std::memory_order_relaxed)];
+  }
+
+  // False when the stream is over. Spins, then parks.
+  bool search() {
+    worker_.set_activity(Activity::kSearching);
+    Taken taken;
+    const int64_t begin_ns = now_ns();
+    bool is_phase_open = false;
+    bool is_over = false;
+    for (uint32_t poll = 0;; ++poll) {
+      if (state_.scheduler.take_own(worker_, taken) ||
+          state_.scheduler.steal(worker_, taken, poll)) {
+        break;
+      }
+      if (worker_.reservation.load(std::memory_order_relaxed) != nullptr) break;
+      is_over = state_.is_over.load(std::memory_order_acquire);
+      if (is_over) break;
+      if (!is_phase_open && is_recording()) {
+        span_begin(worker_.lane, search_name());
+        is_phase_open = true;
+      }
+      pause_core();
+      if (poll % 256 == 255) {
+        ::sched_yield();
+        if (now_ns() - begin_ns > state_.device.park_after_ns()) park();
+      }
+    }
+    if (is_phase_open) span_end(worker_.lane);
+    if (taken.task != kNoTask) execute(taken);
+    return !is_over;
+  }
+
+  // The submitting thread adds a task and then looks whether somebody is parked; here it is the
+  // other way round. Both are full barriers, so one of the two sees the other.
+  void park() {
+    const uint32_t wake = state_.wake.load(std::memory_order_acquire);
+    const uint64_t submitted = state_.submitted.load(std::memory_order_relaxed);
+    state_.parked.fetch_add(1, std::memory_order_seq_cst);
+    const bool is_needed = state_.submitted.load(std::memory_order_seq_cst) != submitted ||
+                           state_.is_over.load(std::memory_order_acquire) || others_have_work();
+    if (!is_needed) state_.wake.wait(wake, std::memory_order_acquire);
+    state_.parked.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  // While tasks are in flight a worker may make others ready at any time: then nobody parks.
+  bool others_have_work() const {
+    for (const std::unique_ptr<StreamRing>& ring : state_.rings) {
+      const uint64_t tail = ring->tail.load(std::memory_order_relaxed);
+      const uint64_t head = ring->head.load(std::memory_order_relaxed);
+      for (uint64_t i = tail; i < head; ++i) {
+        if (!state_.slots[ring->slot_at(i)].has_ended.load(std::memory_order_relaxed)) return true;
+      }
+    }
+    return false;
+  }
+
+  // A recording may begin and end while a stream is open: the writer is asked for each time.
+  void execute(const Taken& taken) {
+    times_ = TaskTimes(thread_writer(), worker_.lane);
+    StreamSlot& task = state_.slots[taken.task];
+    if ((state_.stop.load(std::memory_order_relaxed) & kStopCancel) != 0) [[unlikely]] {
+      ++worker_.counts.cancelled;
+    } else {
+      run_part(taken.task, taken.block, MixedRole::kWhole, times_.is_on() ? read_ticks() : 0);
+    }
+    finish_part(task, taken.task);
+  }
+
+  void run_part(uint32_t slot, int32_t block, MixedRole role, uint64_t ticks) {
+    StreamSlot& task = state_.slots[slot];
+    TaskContext::Fields& fields = worker_.context.fields();
+    fields.arguments = task.arguments;
+    fields.scalars = task.scalars;
+    fields.argument_count = task.argument_count;
+    fields.scalar_count = task.scalar_count;
+    fields.block_index = block;
+    fields.block_count = state_.links[slot].block_count;
+    fields.role = role;
+    worker_.task.store(slot, std::memory_order_relaxed);
+    worker_.set_activity(Activity::kRunning);
+    const int32_t part = role == MixedRole::kWhole ? block : block * 3 + static_cast<int>(role) - 1;
+    const uint32_t id = task.trace_first + static_cast<uint32_t>(part);
+    const bool is_traced = is_recorded(task);
+    if (is_traced) {
+      times_.taken(ticks, id, name_of(task));
+      times_.started(id, name_of(task));
+    }
+    if (task.run != nullptr) task.run(worker_.context);
+    if (is_traced) {
+      times_.ended(id, name_of(task));
+      times_.finished(id, name_of(task));
+    }
+    ++worker_.counts.run;
+    worker_.count_progress();
+    if (worker_.failure.failed) [[unlikely]]
+      note_failure(task, slot, block);
+  }
+
+  void note_failure(StreamSlot& task, uint32_t slot, int32_t block) {
+    ++worker_.counts.failed;
+    {
+      const std::lock_guard<std::mutex> guard(state_.failure_mutex);
+      if (state_.failure.empty()) {
+        const int32_t count = state_.links[slot].block_count;
+        const std::string place = count > 1 ? fmt::format(", block {} of {}", block, count) : "";
+        state_.failure =
+            fmt::format("{}{}: {}", slot_text(state_, slot), place, worker_.failure.message);
+      }
+    }
+    worker_.failure = {};
+    task.is_poisoned.store(true, std::memory_order_relaxed);
+    state_.stop.fetch_or(kStopFailure, std::memory_order_relaxed);
+  }
+
+  void finish_part(StreamSlot& task, uint32_t slot) {
+    if (task.part_count > 1 && task.parts_left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    worker_.ready.clear();
+    end_task(slot);
+    finish_skipped();
+    if (!worker_.ready.empty()) hand_out(worker_.ready);
+  }
+
+  // Appends to worker_.ready and worker_.skipped. The slot is gone afterwards.
+  void end_task(uint32_t slot) {
+    StreamSlot& task = state_.slots[slot];
+    const bool is_poisoned = task.is_poisoned.load(std::memory_order_relaxed);
+    for (uint32_t held = task.held_arguments; held != 0; held &= held - 1) {
+      const Argument& argument = task.arguments[std::countr_zero(held)];
+      state_.released[argument.view.buffer.index()].fetch_add(1, std::memory_order_release);
+    }
+    uint32_t edge = task.successors.exchange(kClosedList, std::memory_order_acq_rel);
+    while (edge != kNoEdge) {
+      const StreamEdge link = state_.edges[edge];  // gone once its consumer has been counted
+      StreamSlot& consumer = state_.slots[link.consumer];
+      if (is_poisoned) consumer.is_poisoned.store(true, std::memory_order_relaxed);
+      if (consumer.waiting_for.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        become_ready(link.consumer);
+      }
+      edge = link.next;
+    }
+    task.has_ended.store(true, std::memory_order_release);
+  }
+
+  // The first task is run next on this worker, where its inputs are.
+  void hand_out(std::span<const uint32_t> ready) {
+    if (times_.is_on()) {
+      const uint64_t ticks = read_ticks();
+      for (const uint32_t slot : ready) record_ready(slot, ticks);
+    }
+    if (inline_slot_ == kNoTask && state_.links[ready[0]].block_count == 1 &&
+        state_.scheduler.can_run(worker_, ready[0])) {
+      inline_slot_ = ready[0];
+      ready = ready.subspan(1);
+    }
+    if (!ready.empty()) state_.scheduler.push(worker_, ready);
+  }
+
+  void run_in_cohort() {
+    times_ = TaskTimes(thread_writer(), worker_.lane);
+    Cohort& cohort = *worker_.reservation.load(std::memory_order_acquire);
+    const uint32_t slot = cohort.task;
+    const Cohort::Member member = CohortBoard::member(cohort, worker_.index);
+    const int size = static_cast<int>(cohort.members.size());
+    const uint64_t ticks = times_.is_on() ? read_ticks() : 0;
+    worker_.task.store(slot, std::memory_order_relaxed);
+    worker_.set_activity(Activity::kGathering);
+    cohort.arrived.fetch_add(1, std::memory_order_acq_rel);
+    SpinWait wait;
+    while (cohort.arrived.load(std::memory_order_acquire) != size) wait.poll();
+    run_part(slot, member.block, member.role, ticks);
+    worker_.reservation.store(nullptr, std::memory_order_relaxed);
+    if (cohort.left.fetch_sub(1, std::memory_order_acq_rel) == 1) state_.board.dissolve(cohort);
+    finish_part(state_.slots[slot], slot);
+  }
+
+  void record_skip(uint32_t slot) {
+    const StreamSlot& task = state_.slots[slot];
+    if (!is_recorded(task)) return;
+    record_ready(slot, read_ticks());
+    for (int32_t part = 0; part < task.part_count; ++part) {
+      times_.finished(task.trace_first + static_cast<uint32_t>(part), name_of(task));
+    }
+  }
+
+  static NameId search_name() {
+    static const NameId name = intern_name("search");
+    return name;
+  }
+
+  StreamState& state_;
+  Worker& worker_;
+  TaskTimes times_;
+  uint32_t inline_slot_ = kNoTask;
+};
+
+// A worker that searches, of several the next in turn; the submitting thread itself where there is
+// no other.
+Worker& choose_worker(StreamState& state, Worker& own, uint32_t slot) {
+  const uint32_t count = static_cast<uint32_t>(state.device.worker_count());
+  if (count == 1) return own;
+  Worker* chosen = nullptr;
+  for (uint32_t i = 0; i < count - 1; ++i) {
+    own.next_victim = own.next_victim % (count - 1) + 1;
+    Worker& worker = state.device.worker(static_cast<int>(own.next_victim));
+    if (!state.scheduler.can_run(worker, slot)) continue;
+    chosen = &worker;
+    if (worker.activity.load(std::memory_order_relaxed) == Activity::kSearching) break;
+  }
+  return chosen == nullptr ? own : *chosen;
+}
+
+}  // namespace
+
+std::string slot_text(const StreamState& state, uint32_t slot) {
+  const StreamSlot& task = state.slots[slot];
+  const KernelId kernel = {task.kernel.load(std::memory_order_relaxed)};
+  const std::lock_guard<std::mutex> guard(state.kernels_mutex);
+  return fmt::format("task {} ({})", task.serial.load(std::memory_order_relaxed),
+                     state.kernels[kernel].name);
+}
+
+void walk_stream(StreamState& state, Worker& worker) {
+  StreamWalk(state, worker, thread_writer()).run();
+}
+
+bool work_a_little(StreamState& state, Worker& worker) {
+  return StreamWalk(state, worker, thread_writer()).run_one();
+}
+
+void stream_task_is_ready(StreamState& state, Worker& worker, uint32_t slot) {
+  StreamWalk walk(state, worker, thread_writer());
+  worker.ready.clear();
+  walk.become_ready(slot);
+  walk.finish_skipped();
+  if (worker.ready.empty()) return;
+  if (walk.times().is_on()) walk.record_ready(slot, read_ticks());
+  state.scheduler.push(choose_worker(state, worker, slot), {&slot, 1});
+}
+
+}  // namespace gapless

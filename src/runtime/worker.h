@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Worker: one core of the CPU device, and Program: what the device runs on its workers.
+
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gapless/trace.h"
+#include "graph/task_context.h"
+#include "runtime/ready_queue.h"
+
+namespace gapless {
+
+struct Cohort;
+
+// A worker of a device without clusters runs every kind; in a cluster a worker is one of the three.
+enum class WorkerKind : uint8_t { kAny = 0, kCube = 1, kVector = 2 };
+inline constexpr int kQueueKinds = 3;  // by WorkerKind
+
+// For whoever asks what a worker is doing.
+enum class Activity : uint8_t { kOutside = 0, kSearching, kRunning, kGathering, kSubmitting };
+
+struct WorkerCounts {
+  uint64_t run = 0;       // blocks whose kernel was called
+  uint64_t stolen = 0;    // blocks or tasks taken from other workers' queues
+  uint64_t skipped = 0;   // tasks whose predicate did not hold
+  uint64_t poisoned = 0;  // tasks that did not run because one before them failed
+  uint64_t cancelled = 0;
+  uint64_t failed = 0;
+
+  WorkerCounts& operator+=(const WorkerCounts& other) {
+    run += other.run;
+    stolen += other.stolen;
+    skipped += other.skipped;
+    poisoned += other.poisoned;
+    cancelled += other.cancelled;
+    failed += other.failed;
+    return *this;
+  }
+};
+
+struct alignas(128) Worker {
+  int index = 0;
+  int cpu = -1;  // pinned to it; -1: not pinned
+  WorkerKind kind = WorkerKind::kAny;
+  int cluster = -1;
+  MixedRole role = MixedRole::kWhole;
+  LaneId lane;
+  uint32_t next_victim = 0;
+  WorkerCounts counts;
+  TaskFailure failure;
+  TaskContext context{TaskContext::Fields{}};
+  std::vector<uint32_t> ready;    // scratch: tasks that have just become ready
+  std::vector<uint32_t> skipped;  // scratch: tasks that are done without having run
+
+  // What others look at.
+  alignas(128) std::atomic<Cohort*> reservation = nullptr;
+  alignas(128) std::atomic<uint32_t> task = kNoTask;
+  std::atomic<Activity> activity = Activity::kOutside;
+  std::atomic<uint64_t> progress = 0;  // grows with each block that was run or skipped
+
+  std::array<ReadyQueue, kQueueKinds> queues;  // by what may run the tasks
+
+  void set_activity(Activity now) { activity.store(now, std::memory_order_relaxed); }
+  void count_progress() {
+    progress.store(progress.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+};
+
+// A flat interface: a recorded graph that is replayed, or a stream.
+class Program {
+ public:
+  virtual ~Program() = default;
+  // Called on every worker's thread; returns when there is nothing left to do for this run.
+  virtual void work(Worker& worker) = 0;
+  // What everything unfinished waits for, from another thread while workers work.
+  virtual std::string describe_stall() const = 0;
+};
+
+}  // namespace gapless
