@@ -23,15 +23,15 @@ SOURCES = git ls-files -z -- '*.h' '*.cc' '*.cu' '*.cuh'
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-demo: ## build, record an example program, describe its trace, write a Perfetto file
+demo: ## build, run an example graph under the recorder, describe its trace, write a Perfetto file
 	@tools/bootstrap --for build
-	@$(MAKE) --no-print-directory release BUILD_ARGS='$(BUILD_ARGS) --target gapless worker_pool'
+	@$(MAKE) --no-print-directory release BUILD_ARGS='$(BUILD_ARGS) --target gapless task_graph'
 	@mkdir -p $(DEMO)
-	$(GAPLESS) record -o $(DEMO)/worker_pool.gapless -- $(RELEASE)/examples/worker_pool
-	$(GAPLESS) info $(DEMO)/worker_pool.gapless
-	$(GAPLESS) convert $(DEMO)/worker_pool.gapless -o $(DEMO)/worker_pool.pftrace
+	$(GAPLESS) record -o $(DEMO)/task_graph.gapless -- $(RELEASE)/examples/task_graph
+	$(GAPLESS) info $(DEMO)/task_graph.gapless
+	$(GAPLESS) convert $(DEMO)/task_graph.gapless -o $(DEMO)/task_graph.pftrace
 	@echo
-	@echo 'The timeline is in $(CURDIR)/$(DEMO)/worker_pool.pftrace.'
+	@echo 'The timeline is in $(CURDIR)/$(DEMO)/task_graph.pftrace.'
 	@echo 'Open https://ui.perfetto.dev and drop the file on the page; it is drawn in the browser and'
 	@echo 'not uploaded.'
 

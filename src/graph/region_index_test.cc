@@ -27,7 +27,7 @@ std::vector<uint32_t> insert(RegionIndex& index, uint32_t node, BufferId buffer,
 // Asks by entering a region for a moment.
 std::vector<uint32_t> found_nodes(RegionIndex& index, BufferId buffer, const Region& region) {
   constexpr uint32_t kAsking = 100000;
-  const std::vector<uint32_t> nodes = insert(index, kAsking, buffer, region);
+  std::vector<uint32_t> nodes = insert(index, kAsking, buffer, region);
   index.remove(kAsking);
   return nodes;
 }

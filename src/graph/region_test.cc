@@ -161,14 +161,14 @@ TEST(Region, NeverMissesAnOverlapAndNeverClaimsACover) {
     const Region b = region_of(other);
     const bool overlap = share_bytes(bytes_of(one), bytes_of(other));
     const bool cover = is_within(bytes_of(other), bytes_of(one));
-    overlap_count += overlap;
-    cover_count += cover;
+    overlap_count += overlap ? 1 : 0;
+    cover_count += cover ? 1 : 0;
     ASSERT_TRUE(overlaps(a, b) || !overlap) << view_text(one) << " " << view_text(other);
     ASSERT_TRUE(cover || !covers(a, b)) << view_text(one) << " " << view_text(other);
     ASSERT_EQ(overlaps(a, b), overlaps(b, a)) << view_text(one) << " " << view_text(other);
     if (!a.exact || !b.exact) continue;
-    safe_overlap_count += overlaps(a, b) && !overlap;
-    safe_cover_count += cover && !covers(a, b);
+    safe_overlap_count += overlaps(a, b) && !overlap ? 1 : 0;
+    safe_cover_count += cover && !covers(a, b) ? 1 : 0;
   }
   EXPECT_GT(overlap_count, 3000);
   EXPECT_GT(cover_count, 300);
@@ -192,8 +192,8 @@ TEST(Region, IsRightForRectanglesOfOneBuffer) {
     const View other = box();
     const bool overlap = share_bytes(bytes_of(one), bytes_of(other));
     const bool cover = is_within(bytes_of(other), bytes_of(one));
-    overlap_count += overlap;
-    cover_count += cover;
+    overlap_count += overlap ? 1 : 0;
+    cover_count += cover ? 1 : 0;
     const Region a = region_of(one);
     const Region b = region_of(other);
     ASSERT_TRUE(a.exact);
@@ -236,8 +236,8 @@ TEST(Region, IsRightWhereOneStrideDividesTheOther) {
     const Bytes fine_bytes = bytes_of(fine);
     const bool overlap = share_bytes(coarse_bytes, fine_bytes);
     const bool cover = is_within(coarse_bytes, fine_bytes);
-    overlap_count += overlap;
-    cover_count += cover;
+    overlap_count += overlap ? 1 : 0;
+    cover_count += cover ? 1 : 0;
     const Region a = region_of(coarse);
     const Region b = region_of(fine);
     ASSERT_EQ(overlaps(a, b), overlap) << view_text(coarse) << " and " << view_text(fine);

@@ -32,6 +32,8 @@ class Boundary {
   // is bound anew.
   Result<void> bind(const Graph& graph, std::span<const Binding> bindings);
 
+  bool is_used(size_t buffer) const { return is_used_[buffer]; }
+
   // By buffer index; intermediates are filled in by the owner.
   std::vector<std::byte*>& addresses() { return addresses_; }
   const std::vector<std::byte*>& addresses() const { return addresses_; }

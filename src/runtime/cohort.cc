@@ -37,9 +37,11 @@ bool CohortBoard::choose_members(const CohortNeed& need, int32_t first_block, in
   }
   for (const bool wants_idle : {true, false}) {
     for (size_t i = workers_.size(); i-- > 0 && block < end_block;) {
+      // What a worker does may change between the two rounds, so the second takes any that is left:
+      // to find too few here would be to wait for nobody.
       const Activity activity = workers_[i]->activity.load(std::memory_order_relaxed);
       if (reserved_[i] || !fits(*workers_[i], need.core)) continue;
-      if ((activity == Activity::kSearching) != wants_idle) continue;
+      if (wants_idle && activity != Activity::kSearching) continue;
       const auto is_member = [i](const Cohort::Member& member) {
         return member.worker == static_cast<int>(i);
       };
@@ -72,6 +74,7 @@ bool CohortBoard::try_reserve(CohortNeed& need) {
   }
   cohort.task = need.task;
   cohort.arrived.store(0, std::memory_order_relaxed);
+  cohort.decision.store(Cohort::Decision::kNone, std::memory_order_relaxed);
   cohort.left.store(static_cast<int>(cohort.members.size()), std::memory_order_relaxed);
   for (const Cohort::Member& member : cohort.members) {
     reserved_[static_cast<size_t>(member.worker)] = true;
@@ -105,12 +108,32 @@ void CohortBoard::dissolve(Cohort& cohort) {
   serve();
 }
 
+Cohort::Decision CohortBoard::gather(Cohort& cohort, bool is_cancelled) {
+  const int size = static_cast<int>(cohort.members.size());
+  if (cohort.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size) {
+    cohort.decision.store(is_cancelled ? Cohort::Decision::kLeaveOut : Cohort::Decision::kRun,
+                          std::memory_order_release);
+  }
+  SpinWait wait;
+  Cohort::Decision decision = Cohort::Decision::kNone;
+  while ((decision = cohort.decision.load(std::memory_order_acquire)) == Cohort::Decision::kNone) {
+    wait.poll();
+  }
+  return decision;
+}
+
 const Cohort::Member& CohortBoard::member(const Cohort& cohort, int worker) {
   for (const Cohort::Member& member : cohort.members) {
     if (member.worker == worker) return member;
   }
   GAPLESS_CHECK(false && "a worker joined a cohort that did not reserve it");
   return cohort.members.front();
+}
+
+int CohortBoard::worker_count(const CohortNeed& need) const {
+  const int blocks = need.gang ? need.block_count : 1;
+  const bool takes_clusters = need.core == CoreKind::kMixed && workers_[0]->cluster >= 0;
+  return takes_clusters ? blocks * 3 : blocks;
 }
 
 std::vector<CohortNeed> CohortBoard::waiting() const {

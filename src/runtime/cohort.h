@@ -32,6 +32,9 @@ struct Cohort {
   uint32_t task = kNoTask;
   std::vector<Member> members;
   std::atomic<int> arrived = 0;
+  // The last to arrive decides for all whether the task is run or, after a cancel, left out.
+  enum class Decision : uint8_t { kNone, kRun, kLeaveOut };
+  std::atomic<Decision> decision = Decision::kNone;
   std::atomic<int> left = 0;
 };
 
@@ -51,11 +54,15 @@ class CohortBoard {
   void add(const CohortNeed& need);
   // The last member of a cohort left it: frees its workers and serves those who wait.
   void dissolve(Cohort& cohort);
+  // Waits for all members. `is_cancelled` is what this worker would decide if it were the last.
+  static Cohort::Decision gather(Cohort& cohort, bool is_cancelled);
   // Which part of the cohort the worker is.
   static const Cohort::Member& member(const Cohort& cohort, int worker);
 
-  // "task 17: a gang of 8 blocks waits for 8 workers, 5 are free of other cohorts".
+  // For stall reports: who waits, and how many workers no cohort has reserved.
   std::vector<CohortNeed> waiting() const;
+  // How many workers it takes at once.
+  int worker_count(const CohortNeed& need) const;
   int free_worker_count() const;
 
  private:

@@ -2,6 +2,7 @@
 
 #include "runtime/cpu_device.h"
 
+#include <algorithm>
 #include <chrono>
 #include <system_error>
 #include <utility>
@@ -92,7 +93,11 @@ Result<std::unique_ptr<CpuDevice>> CpuDevice::create(const CpuDeviceOptions& giv
                   "cpu device: {} workers do not make {} clusters; a cluster has {}",
                   options.worker_count, options.cluster_count, kClusterWorkers);
     }
-    options.worker_count = static_cast<int>(std::min<int64_t>(wanted, kMaxWorkers + 1));
+    if (wanted > kMaxWorkers) {
+      return fail(ErrorCode::kInvalidInput, "cpu device: {} workers in {} clusters; the most is {}",
+                  wanted, options.cluster_count, kMaxWorkers);
+    }
+    options.worker_count = static_cast<int>(wanted);
   }
   if (options.worker_count == 0)
     options.worker_count = std::max<int>(1, static_cast<int>(cpus.size()));
@@ -104,6 +109,7 @@ Result<std::unique_ptr<CpuDevice>> CpuDevice::create(const CpuDeviceOptions& giv
   if (static_cast<size_t>(options.worker_count) > cpus.size()) options.pin_workers = false;
 
   std::unique_ptr<CpuDevice> device(new CpuDevice(options));
+  device->cpu_count_ = std::max<size_t>(cpus.size(), 1);
   DeviceLimits& limits = device->limits_;
   limits.name = "cpu";
   device->orchestrator_lane_ = add_lane(
@@ -167,8 +173,11 @@ void CpuDevice::wait_for_run(uint32_t& seen) {
   const int64_t begin_ns = now_ns();
   for (uint32_t poll = 0; run_number_.load(std::memory_order_acquire) == seen; ++poll) {
     pause_core();
-    if (poll % 64 == 63 && now_ns() - begin_ns > options_.park_after_ns) {
+    if (poll % 64 != 63) continue;
+    if (now_ns() - begin_ns > options_.park_after_ns) {
       run_number_.wait(seen, std::memory_order_acquire);
+    } else if (workers_.size() > cpu_count_) {
+      ::sched_yield();
     }
   }
   seen = run_number_.load(std::memory_order_acquire);
@@ -219,7 +228,6 @@ void CpuDevice::join() {
     const std::lock_guard<std::mutex> guard(watch_mutex_);
     program_.store(nullptr, std::memory_order_release);
   }
-  in_use_.store(false, std::memory_order_release);
 }
 
 uint64_t CpuDevice::total_progress() const {
@@ -250,7 +258,7 @@ void CpuDevice::watch() {
     const int64_t still_ns = now_ns() - since_ns;
     if (is_told || still_ns < options_.stall_after_ns) continue;
     is_told = true;
-    options_.on_stall(fmt::format("no task began or ended for {:.1f} s\n{}",
+    options_.on_stall(fmt::format("no task ended for {:.1f} s\n{}",
                                   static_cast<double>(still_ns) * 1e-9, program->describe_stall()));
   }
 }

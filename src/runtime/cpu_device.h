@@ -2,9 +2,10 @@
 //
 // CpuDevice: CPU cores as a device that runs tasks.
 //
-// The thread that calls is worker 0; the others are threads of the device, each pinned to a core
-// where that is allowed. Inside a run workers spin; between runs they spin a little longer and then
-// park. A device with clusters gives its workers kinds: one cube and two vector workers each.
+// The thread that calls is worker 0; the others are threads of the device, each pinned to one of
+// the cores that the thread which creates the device may use: do not create it from a pinned one.
+// Inside a run workers spin; between runs they spin a little longer and then park. A device with
+// clusters gives its workers kinds: one cube and two vector workers each.
 //
 //   std::unique_ptr<CpuDevice> device = GAPLESS_TRY(CpuDevice::create({.worker_count = 2}));
 //   Replay replay = GAPLESS_TRY(Replay::prepare(*device, std::move(graph)));
@@ -33,7 +34,7 @@ struct CpuDeviceOptions {
   int cluster_count = 0;  // > 0: three workers each (1 cube + 2 vector); then no worker_count
   bool pin_workers = true;
   int64_t park_after_ns = 50'000;  // workers spin this long after a run before they park
-  // No task began or ended for so long: on_stall is called, once a stall, from a thread of the
+  // No task ended for so long: on_stall is called, once a stall, from a thread of the
   // device, with what every unfinished task, ring and worker waits for. 0 or no function: never.
   int64_t stall_after_ns = 10'000'000'000;
   std::function<void(const std::string& report)> on_stall = {};
@@ -55,12 +56,13 @@ class CpuDevice {
   // The lane of the thread that submits.
   LaneId orchestrator_lane() const { return orchestrator_lane_; }
 
-  // A run, in three parts. enter() takes the device; an error when it is in use. start() lets the
-  // other workers in. join() takes part in the work as worker 0 until all workers have left, and
-  // gives the device back.
+  // A run, in four parts. enter() takes the device; an error when it is in use. start() lets the
+  // other workers in. join() takes part in the work as worker 0 until all workers have left.
+  // leave() gives the device back: what the workers counted must have been read by then.
   Result<void> enter();
   void start(Program& program);
   void join();
+  void leave() { in_use_.store(false, std::memory_order_release); }
 
   // Task numbers for the recorder, unique over all programs of this process.
   static uint32_t reserve_trace_ids(uint32_t count);
@@ -75,6 +77,7 @@ class CpuDevice {
 
   CpuDeviceOptions options_;
   DeviceLimits limits_;
+  size_t cpu_count_ = 1;  // that we may use
   LaneId orchestrator_lane_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::thread> threads_;

@@ -57,6 +57,7 @@ void run_once(CpuDevice& device, Program& program) {
   must(device.enter());
   device.start(program);
   device.join();
+  device.leave();
 }
 
 std::string refusal(const CpuDeviceOptions& options) { return text_of(CpuDevice::create(options)); }
@@ -81,7 +82,7 @@ TEST(CpuDevice, RefusesBadCounts) {
 }
 
 TEST(CpuDevice, TheErrorCountsTheWorkersOfAllClusters) {
-  EXPECT_EQ(refusal({.cluster_count = 400}), "cpu device: 1200 workers; the most is 1024");
+  EXPECT_EQ(refusal({.cluster_count = 400}), "cpu device: 1200 workers in 400 clusters; the most is 1024");
 }
 
 TEST(CpuDevice, TakesOneWorkerForEachCpuItMayUse) {

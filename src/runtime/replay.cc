@@ -2,6 +2,7 @@
 
 #include "runtime/replay.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include <fmt/core.h>
 
+#include "graph/reduce_edges.h"
 #include "runtime/replay_state.h"
 #include "runtime/stall_text.h"
 
@@ -68,11 +70,15 @@ Result<void> Replay::Engine::prepare(const ReplayOptions& options) {
   limits.arena_bytes = options.memory.arena_bytes;
   GAPLESS_TRY(validate(state_.graph, limits));
   state_.memory = GAPLESS_TRY(plan_memory(state_.graph, options.memory));
-  GAPLESS_TRY(add_lifetime_edges(state_.graph, state_.memory));
+  if (!state_.memory.lifetime_edges.empty()) {
+    GAPLESS_TRY(add_lifetime_edges(state_.graph, state_.memory));
+    reduce_edges(state_.graph);
+  }
   arena_ = GAPLESS_TRY(allocate_arena(state_.memory.peak_bytes));
   for (size_t i = 0; i < state_.graph.buffers.size(); ++i) {
     const int64_t offset = state_.memory.offsets[i];
-    if (offset >= 0 && arena_ != nullptr) state_.boundary.addresses()[i] = arena_.get() + offset;
+    if (offset < 0 || arena_ == nullptr || !state_.boundary.is_used(i)) continue;
+    state_.boundary.addresses()[i] = arena_.get() + offset;
   }
   state_.plan = make_replay_plan(state_.graph, state_.scheduler);
   if (options.shadow) state_.checkers.resize(static_cast<size_t>(state_.device.worker_count()));
@@ -83,6 +89,7 @@ void Replay::Engine::begin_step() {
   state_.scheduler.attach(state_.plan.links.data());
   ++state_.step;
   state_.failure = {};
+  state_.stop.store(0, std::memory_order_relaxed);  // what was cancelled between steps
   state_.ends_left.store(static_cast<int32_t>(state_.plan.end_count), std::memory_order_relaxed);
   const size_t longest = longest_list(state_.plan);
   for (int i = 0; i < state_.device.worker_count(); ++i) {
@@ -92,7 +99,8 @@ void Replay::Engine::begin_step() {
     worker.task.store(kNoTask, std::memory_order_relaxed);
     worker.ready.reserve(longest);
   }
-  if (is_recording()) {
+  state_.is_recorded = is_recording();
+  if (state_.is_recorded) {
     state_.trace_base = CpuDevice::reserve_trace_ids(state_.plan.trace_id_count);
     state_.begin_ticks = read_ticks();
   }
@@ -120,9 +128,13 @@ Result<StepSummary> Replay::Engine::end_step() {
 }
 
 Result<StepSummary> Replay::Engine::run(std::span<const Binding> bindings) {
-  GAPLESS_TRY(state_.boundary.bind(state_.graph, bindings));
-  if (state_.graph.task_count() == 0) return StepSummary{};
   GAPLESS_TRY(state_.device.enter());
+  const Result<void> bound = state_.boundary.bind(state_.graph, bindings);
+  if (!bound || state_.graph.task_count() == 0) {
+    state_.device.leave();
+    if (!bound) return bound.error();
+    return StepSummary{};
+  }
   const LaneId lane = state_.device.orchestrator_lane();
   span_begin(lane, step_name_, state_.step + 1);
   begin_step();
@@ -130,7 +142,9 @@ Result<StepSummary> Replay::Engine::run(std::span<const Binding> bindings) {
   state_.device.start(*this);
   state_.device.join();
   span_end(lane);
-  return end_step();
+  Result<StepSummary> summary = end_step();
+  state_.device.leave();
+  return summary;
 }
 
 std::string Replay::Engine::describe_stall() const {
@@ -138,7 +152,7 @@ std::string Replay::Engine::describe_stall() const {
   std::string text = describe_workers(state_.device, name_of);
   for (const CohortNeed& need : state_.board.waiting()) {
     text += fmt::format("{}: waits for {} workers at once; {} are free of other gangs\n",
-                        name_of(need.task), need.gang ? need.block_count : 3,
+                        name_of(need.task), state_.board.worker_count(need),
                         state_.board.free_worker_count());
   }
   UnfinishedList unfinished(text);

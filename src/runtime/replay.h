@@ -24,7 +24,7 @@
 namespace gapless {
 
 struct ReplayOptions {
-  MemoryPlanOptions memory;
+  MemoryPlanOptions memory = {};
   bool shadow = false;  // check every access that kernels make: runtime/shadow.h
 };
 

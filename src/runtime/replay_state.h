@@ -52,6 +52,7 @@ struct ReplayState {
 
   // Of the present step; written while no worker is inside.
   uint32_t step = 0;
+  bool is_recorded = false;  // decided once a step: all its tasks have numbers, or none
   uint32_t trace_base = 0;
   uint64_t begin_ticks = 0;
 

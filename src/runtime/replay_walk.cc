@@ -112,7 +112,7 @@ class Walk {
     RunTask& task = plan_.tasks[taken.task];
     const uint32_t stop = state_.stop.load(std::memory_order_relaxed);
     if ((stop & kStopCancel) != 0) [[unlikely]] {
-      ++worker_.counts.cancelled;
+      leave_out(task, static_cast<uint32_t>(taken.block));
     } else {
       const uint64_t ticks = kRecord ? read_ticks() : 0;
       run_part(task, taken.task, taken.block, MixedRole::kWhole, ticks);
@@ -131,8 +131,7 @@ class Walk {
     fields.role = role;
     worker_.task.store(number, std::memory_order_relaxed);
     worker_.set_activity(Activity::kRunning);
-    const int32_t part = role == MixedRole::kWhole ? block : block * 3 + static_cast<int>(role) - 1;
-    const uint32_t id = kRecord ? trace_id(task) + static_cast<uint32_t>(part) : 0;
+    const uint32_t id = kRecord ? trace_id(task) + part_of(static_cast<uint32_t>(block), role) : 0;
     const NameId name = kRecord ? plan_.names[task.kernel.id] : NameId{};
     if (kRecord) {
       times_.taken(ticks, id, name);
@@ -149,8 +148,21 @@ class Walk {
     }
     ++worker_.counts.run;
     worker_.count_progress();
+    if (checker_ != nullptr && !checker_->violation().empty()) [[unlikely]] {
+      worker_.failure = {true, checker_->violation()};
+    }
     if (worker_.failure.failed) [[unlikely]]
       note_failure(task, number, block);
+  }
+
+  // Cancelled after it had become ready: it ends without having run.
+  void leave_out(const RunTask& task, uint32_t part) {
+    ++worker_.counts.cancelled;
+    if (kRecord) times_.finished(trace_id(task) + part, plan_.names[task.kernel.id]);
+  }
+
+  static uint32_t part_of(uint32_t block, MixedRole role) {
+    return role == MixedRole::kWhole ? block : block * 3 + static_cast<uint32_t>(role) - 1;
   }
 
   void note_failure(RunTask& task, uint32_t number, int32_t block) {
@@ -308,16 +320,18 @@ class Walk {
     if (pending_count_ != 0) flush(false);
     const uint32_t number = cohort.task;
     const Cohort::Member member = CohortBoard::member(cohort, worker_.index);
-    const int size = static_cast<int>(cohort.members.size());
     const uint64_t ticks = kRecord ? read_ticks() : 0;
     worker_.task.store(number, std::memory_order_relaxed);
     worker_.set_activity(Activity::kGathering);
-    cohort.arrived.fetch_add(1, std::memory_order_acq_rel);
-    SpinWait wait;
-    while (cohort.arrived.load(std::memory_order_acquire) != size) wait.poll();
+    const bool is_cancelled = (state_.stop.load(std::memory_order_relaxed) & kStopCancel) != 0;
+    const Cohort::Decision decision = CohortBoard::gather(cohort, is_cancelled);
 
     RunTask& task = plan_.tasks[number];
-    run_part(task, number, member.block, member.role, ticks);
+    if (decision == Cohort::Decision::kRun) {
+      run_part(task, number, member.block, member.role, ticks);
+    } else {
+      leave_out(task, part_of(static_cast<uint32_t>(member.block), member.role));
+    }
     worker_.reservation.store(nullptr, std::memory_order_relaxed);
     if (cohort.left.fetch_sub(1, std::memory_order_acq_rel) == 1) state_.board.dissolve(cohort);
     finish_part(task);
@@ -378,7 +392,7 @@ class Walk {
 }  // namespace
 
 void walk_step(ReplayState& state, Worker& worker) {
-  Writer* const writer = thread_writer();
+  Writer* const writer = state.is_recorded ? thread_writer() : nullptr;
   if (writer != nullptr) {
     if (state.scheduler.is_shared()) return Walk<true, true>(state, worker, writer).run();
     return Walk<true, false>(state, worker, writer).run();
@@ -388,7 +402,7 @@ void walk_step(ReplayState& state, Worker& worker) {
 }
 
 void release_roots(ReplayState& state, Worker& worker) {
-  Writer* const writer = thread_writer();
+  Writer* const writer = state.is_recorded ? thread_writer() : nullptr;
   if (writer != nullptr) {
     Walk<true, true>(state, worker, writer).release_all_roots();
   } else {

@@ -92,7 +92,7 @@ TEST(Stall, TheReportNamesWhatRunsAndWhatWaitsForIt) {
     EXPECT_EQ(must(replay.run()).run_count, 4u) << "a stall that ends is no error";
     releaser.join();
     const std::string report = reports.last();
-    EXPECT_TRUE(has(report, "no task began or ended for 0.")) << report;
+    EXPECT_TRUE(has(report, "no task ended for 0.")) << report;
     EXPECT_TRUE(has(report, ": runs task 1 (stuck)\n")) << report;
     EXPECT_TRUE(has(report, "task 1 (stuck): ready or running\n")) << report;
     EXPECT_TRUE(has(report, "task 2 (next): waits for task 1 (stuck)\n")) << report;

@@ -134,6 +134,7 @@ StreamEngine::~StreamEngine() {
   state_.is_over.store(true, std::memory_order_release);
   wake_workers();
   state_.device.join();
+  state_.device.leave();
 }
 
 // The submitting thread has nothing to do here: it has drained the stream before.
@@ -219,7 +220,7 @@ std::string StreamEngine::describe_stall() const {
                       state_.waits_in_ring.load(std::memory_order_relaxed));
   for (const CohortNeed& need : state_.board.waiting()) {
     text += fmt::format("{}: waits for {} workers at once; {} are free of other gangs\n",
-                        name_of(need.task), need.gang ? need.block_count : 3,
+                        name_of(need.task), state_.board.worker_count(need),
                         state_.board.free_worker_count());
   }
   UnfinishedList unfinished(text);

@@ -188,7 +188,7 @@ class StreamWalk {
     times_ = TaskTimes(thread_writer(), worker_.lane);
     StreamSlot& task = state_.slots[taken.task];
     if ((state_.stop.load(std::memory_order_relaxed) & kStopCancel) != 0) [[unlikely]] {
-      ++worker_.counts.cancelled;
+      leave_out(taken.task, static_cast<uint32_t>(taken.block));
     } else {
       run_part(taken.task, taken.block, MixedRole::kWhole, times_.is_on() ? read_ticks() : 0);
     }
@@ -207,8 +207,7 @@ class StreamWalk {
     fields.role = role;
     worker_.task.store(slot, std::memory_order_relaxed);
     worker_.set_activity(Activity::kRunning);
-    const int32_t part = role == MixedRole::kWhole ? block : block * 3 + static_cast<int>(role) - 1;
-    const uint32_t id = task.trace_first + static_cast<uint32_t>(part);
+    const uint32_t id = task.trace_first + part_of(static_cast<uint32_t>(block), role);
     const bool is_traced = is_recorded(task);
     if (is_traced) {
       times_.taken(ticks, id, name_of(task));
@@ -223,6 +222,17 @@ class StreamWalk {
     worker_.count_progress();
     if (worker_.failure.failed) [[unlikely]]
       note_failure(task, slot, block);
+  }
+
+  // Cancelled after it had become ready: it ends without having run.
+  void leave_out(uint32_t slot, uint32_t part) {
+    const StreamSlot& task = state_.slots[slot];
+    ++worker_.counts.cancelled;
+    if (is_recorded(task)) times_.finished(task.trace_first + part, name_of(task));
+  }
+
+  static uint32_t part_of(uint32_t block, MixedRole role) {
+    return role == MixedRole::kWhole ? block : block * 3 + static_cast<uint32_t>(role) - 1;
   }
 
   void note_failure(StreamSlot& task, uint32_t slot, int32_t block) {
@@ -289,14 +299,16 @@ class StreamWalk {
     Cohort& cohort = *worker_.reservation.load(std::memory_order_acquire);
     const uint32_t slot = cohort.task;
     const Cohort::Member member = CohortBoard::member(cohort, worker_.index);
-    const int size = static_cast<int>(cohort.members.size());
     const uint64_t ticks = times_.is_on() ? read_ticks() : 0;
     worker_.task.store(slot, std::memory_order_relaxed);
     worker_.set_activity(Activity::kGathering);
-    cohort.arrived.fetch_add(1, std::memory_order_acq_rel);
-    SpinWait wait;
-    while (cohort.arrived.load(std::memory_order_acquire) != size) wait.poll();
-    run_part(slot, member.block, member.role, ticks);
+    const bool is_cancelled = (state_.stop.load(std::memory_order_relaxed) & kStopCancel) != 0;
+    const Cohort::Decision decision = CohortBoard::gather(cohort, is_cancelled);
+    if (decision == Cohort::Decision::kRun) {
+      run_part(slot, member.block, member.role, ticks);
+    } else {
+      leave_out(slot, part_of(static_cast<uint32_t>(member.block), member.role));
+    }
     worker_.reservation.store(nullptr, std::memory_order_relaxed);
     if (cohort.left.fetch_sub(1, std::memory_order_acq_rel) == 1) state_.board.dissolve(cohort);
     finish_part(state_.slots[slot], slot);
