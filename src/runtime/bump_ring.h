@@ -24,6 +24,7 @@ class BumpRing {
   // `alignment` must divide the capacity. Nothing: no room until something is released.
   std::optional<Place> allocate(uint64_t count, uint64_t alignment = 1) {
     if (count > capacity_) return std::nullopt;
+    if (capacity_ == 0) return Place{};
     if (head_ == tail_) head_ = tail_ = (head_ + capacity_ - 1) / capacity_ * capacity_;
     uint64_t begin = (head_ + alignment - 1) / alignment * alignment;
     if (begin % capacity_ + count > capacity_) {

@@ -257,9 +257,14 @@ void CpuDevice::watch() {
     }
     const int64_t still_ns = now_ns() - since_ns;
     if (is_told || still_ns < options_.stall_after_ns) continue;
+    const std::string text = program->describe_stall();
+    if (text.empty()) {
+      since_ns = now_ns();
+      continue;
+    }
     is_told = true;
-    options_.on_stall(fmt::format("no task ended for {:.1f} s\n{}",
-                                  static_cast<double>(still_ns) * 1e-9, program->describe_stall()));
+    options_.on_stall(
+        fmt::format("no task ended for {:.1f} s\n{}", static_cast<double>(still_ns) * 1e-9, text));
   }
 }
 

@@ -82,7 +82,8 @@ TEST(CpuDevice, RefusesBadCounts) {
 }
 
 TEST(CpuDevice, TheErrorCountsTheWorkersOfAllClusters) {
-  EXPECT_EQ(refusal({.cluster_count = 400}), "cpu device: 1200 workers in 400 clusters; the most is 1024");
+  EXPECT_EQ(refusal({.cluster_count = 400}),
+            "cpu device: 1200 workers in 400 clusters; the most is 1024");
 }
 
 TEST(CpuDevice, TakesOneWorkerForEachCpuItMayUse) {

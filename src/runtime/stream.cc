@@ -143,6 +143,7 @@ void StreamEngine::work(Worker& worker) {
 }
 
 void StreamEngine::wake_workers() {
+  state_.is_somebody_parked.store(false, std::memory_order_relaxed);
   state_.wake.fetch_add(1, std::memory_order_release);
   state_.wake.notify_all();
 }
@@ -213,6 +214,7 @@ Result<StreamSummary> StreamEngine::wait() {
 }
 
 std::string StreamEngine::describe_stall() const {
+  if (!has_unfinished_tasks(state_)) return {};
   const auto name_of = [this](uint32_t slot) { return slot_text(state_, slot); };
   std::string text = describe_workers(state_.device, name_of);
   text += fmt::format("the submitting thread waits {}, in ring {}\n",

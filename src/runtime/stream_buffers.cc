@@ -72,6 +72,10 @@ Result<uint32_t> StreamEngine::take_buffer_index() {
 }
 
 Result<BufferId> StreamEngine::add_buffer(const BufferSpec& spec) {
+  if (spec.kind > BufferKind::kIntermediate) {
+    return fail(ErrorCode::kInvalidInput, "buffer '{}': there is no buffer kind {}", spec.name,
+                static_cast<int>(spec.kind));
+  }
   if (spec.bytes < 0) {
     return fail(ErrorCode::kInvalidInput, "buffer '{}': {} bytes", spec.name, spec.bytes);
   }

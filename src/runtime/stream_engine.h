@@ -97,8 +97,9 @@ void StreamEngine::work_until(StreamWait reason, int ring, IsDone is_done) {
   if (is_done()) return;
   state_.waits_for.store(reason, std::memory_order_relaxed);
   state_.waits_in_ring.store(ring, std::memory_order_relaxed);
-  const LaneId lane = state_.device.orchestrator_lane();
-  span_begin(lane, reason == StreamWait::kDrain ? drain_name_ : wait_name_);
+  Writer* const begin_writer = thread_writer();
+  const uint32_t session = begin_writer == nullptr ? 0 : begin_writer->session();
+  const uint64_t begin_ticks = session == 0 ? 0 : read_ticks();
   if (reason != StreamWait::kDrain) ++waited_count_;
   SpinWait wait;
   Worker& worker = own_worker();
@@ -110,7 +111,14 @@ void StreamEngine::work_until(StreamWait reason, int ring, IsDone is_done) {
       wait.poll();
     }
   }
-  span_end(lane);
+  // Written when it is over: a recording that ends meanwhile has no span that is open.
+  Writer* const writer = session == 0 ? nullptr : thread_writer();
+  if (writer != nullptr && writer->session() == session) {
+    const LaneId lane = state_.device.orchestrator_lane();
+    const NameId name = reason == StreamWait::kDrain ? drain_name_ : wait_name_;
+    writer->write_at(begin_ticks, RecordKind::kSpanBegin, lane, name, kNoValue);
+    writer->write(RecordKind::kSpanEnd, lane, {}, kNoValue);
+  }
   worker.set_activity(Activity::kSubmitting);
   state_.waits_for.store(StreamWait::kNothing, std::memory_order_relaxed);
 }

@@ -3,7 +3,6 @@
 // Intermediate buffers of a stream: whose memory it is, when it is given out again, and that a
 // stream of any length needs no more of it.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

@@ -49,7 +49,9 @@ struct alignas(64) StreamSlot {
   uint8_t scalar_count = 0;
   uint8_t flags = 0;  // RunTaskFlags
   int32_t part_count = 1;
+  int32_t block_count = 1;
   uint32_t trace_first = kNoTask;  // kNoTask: submitted while nothing was recorded
+  uint32_t trace_session = 0;      // the recording that knows trace_first
   // Counted by everybody.
   std::atomic<int32_t> waiting_for = 0;
   std::atomic<int32_t> parts_left = 0;
@@ -132,7 +134,7 @@ struct StreamState {
   std::atomic<StreamWait> waits_for = StreamWait::kNothing;
   std::atomic<int> waits_in_ring = 0;
   alignas(128) std::atomic<uint64_t> submitted = 0;
-  std::atomic<uint32_t> parked = 0;
+  std::atomic<bool> is_somebody_parked = false;  // set back by whoever wakes them
   std::atomic<uint32_t> wake = 0;
 
   std::mutex failure_mutex;
@@ -145,6 +147,8 @@ inline uint32_t slot_of_tag(uint64_t tag) {
 }
 inline uint64_t serial_of_tag(uint64_t tag) { return tag >> kSlotBits; }
 
+// From any thread.
+bool has_unfinished_tasks(const StreamState& state);
 // "task 17 (gate_up)".
 std::string slot_text(const StreamState& state, uint32_t slot);
 

@@ -126,6 +126,7 @@ void StreamEngine::fill_slot(const TaskSpec& spec, uint32_t index) {
   if (spec.predicate.value != nullptr) slot.flags |= kFlagPredicate;
   if (is_cohort(spec, has_clusters)) slot.flags |= kFlagCohort;
   const bool is_split = spec.core == CoreKind::kMixed && has_clusters;
+  slot.block_count = spec.block_count;
   slot.part_count = spec.block_count * (is_split ? kClusterRoles : 1);
   slot.parts_left.store(slot.part_count, std::memory_order_relaxed);
   slot.is_poisoned.store(false, std::memory_order_relaxed);
@@ -151,6 +152,7 @@ void StreamEngine::record_submit(const TaskSpec& spec, uint32_t index) {
   const TaskTimes times(writer, state_.device.orchestrator_lane());
   const uint32_t parts = static_cast<uint32_t>(slot.part_count);
   slot.trace_first = CpuDevice::reserve_trace_ids(parts);
+  slot.trace_session = writer->session();
   const uint64_t ticks = read_ticks();
   for (uint32_t part = 0; part < parts; ++part) {
     times.submitted(ticks, slot.trace_first + part, state_.names[spec.kernel.id]);
@@ -162,6 +164,7 @@ void StreamEngine::record_submit(const TaskSpec& spec, uint32_t index) {
   for (const Dependency& dependency : found_) {
     const StreamSlot& producer = state_.slots[slot_of_tag(dependency.task)];
     if (dependency.task == previous || producer.trace_first == kNoTask ||
+        producer.trace_session != writer->session() ||
         producer.serial.load(std::memory_order_relaxed) != serial_of_tag(dependency.task)) {
       continue;
     }
@@ -191,7 +194,6 @@ int32_t StreamEngine::link_producers(StreamRing& ring, int number, uint32_t cons
   // One more than there are edges: the task cannot become ready before all are linked.
   const int32_t count = static_cast<int32_t>(producers_.size());
   slot.waiting_for.store(count + 1, std::memory_order_relaxed);
-  slot.successors.store(kNoEdge, std::memory_order_relaxed);
   slot.has_ended.store(false, std::memory_order_relaxed);
   uint32_t edge = ring.first_edge + static_cast<uint32_t>(place->offset);
   int32_t linked = 0;
@@ -222,6 +224,8 @@ Result<TaskId> StreamEngine::add_task(const TaskSpec& spec) {
   const uint64_t tag = make_tag(next_serial_, index);
   slot.serial.store(next_serial_, std::memory_order_relaxed);
   ++next_serial_;
+  // From here on the task is live: the map must not forget it while it enters it.
+  slot.successors.store(kNoEdge, std::memory_order_relaxed);
   find_producers(spec, tag);
   fill_slot(spec, index);
   record_submit(spec, index);
@@ -239,7 +243,7 @@ Result<TaskId> StreamEngine::add_task(const TaskSpec& spec) {
   }
   // A full barrier between the task and the look at the parked ones: see StreamWalk::park.
   state_.submitted.fetch_add(1, std::memory_order_seq_cst);
-  if (state_.parked.load(std::memory_order_relaxed) != 0) wake_workers();
+  if (state_.is_somebody_parked.load(std::memory_order_seq_cst)) wake_workers();
   if (own_worker().reservation.load(std::memory_order_relaxed) != nullptr) {
     work_a_little(state_, own_worker());
     own_worker().set_activity(Activity::kSubmitting);

@@ -122,7 +122,7 @@ class StreamWalk {
 
   // Tasks that were submitted before the recording began have no numbers in it.
   bool is_recorded(const StreamSlot& task) const {
-    return times_.is_on() && task.trace_first != kNoTask;
+    return times_.is_on() && task.trace_first != kNoTask && task.trace_session == times_.session();
   }
 
   NameId name_of(const StreamSlot& task) const {
@@ -133,20 +133,24 @@ class StreamWalk {
   bool search() {
     worker_.set_activity(Activity::kSearching);
     Taken taken;
+    worker_.mailbox.store(kMailboxOpen, std::memory_order_relaxed);
     const int64_t begin_ns = now_ns();
-    bool is_phase_open = false;
+    uint64_t begin_ticks = 0;
+    uint32_t session = 0;  // of the recording in which the search began
     bool is_over = false;
     for (uint32_t poll = 0;; ++poll) {
-      if (state_.scheduler.take_own(worker_, taken) ||
+      if (worker_.mailbox.load(std::memory_order_relaxed) != kMailboxOpen ||
+          state_.scheduler.take_own(worker_, taken) ||
           state_.scheduler.steal(worker_, taken, poll)) {
         break;
       }
       if (worker_.reservation.load(std::memory_order_relaxed) != nullptr) break;
       is_over = state_.is_over.load(std::memory_order_acquire);
       if (is_over) break;
-      if (!is_phase_open && is_recording()) {
-        span_begin(worker_.lane, search_name());
-        is_phase_open = true;
+      if (session == 0 && is_recording()) {
+        Writer* const writer = thread_writer();
+        if (writer != nullptr) session = writer->session();
+        begin_ticks = read_ticks();
       }
       pause_core();
       if (poll % 256 == 255) {
@@ -154,9 +158,25 @@ class StreamWalk {
         if (now_ns() - begin_ns > state_.device.park_after_ns()) park();
       }
     }
-    if (is_phase_open) span_end(worker_.lane);
+    close_mailbox(taken);
+    Writer* const writer = session == 0 ? nullptr : thread_writer();
+    if (writer != nullptr && writer->session() == session) {
+      writer->write_at(begin_ticks, RecordKind::kSpanBegin, worker_.lane, search_name(), kNoValue);
+      writer->write(RecordKind::kSpanEnd, worker_.lane, {}, kNoValue);
+    }
     if (taken.task != kNoTask) execute(taken);
     return !is_over;
+  }
+
+  // What was handed over is run next, or goes to the queue when something else was found as well.
+  void close_mailbox(Taken& taken) {
+    const uint32_t slot = worker_.mailbox.exchange(kMailboxClosed, std::memory_order_acquire);
+    if (slot == kMailboxOpen) return;
+    if (taken.task == kNoTask) {
+      taken = {slot, 0};
+    } else {
+      state_.scheduler.push(worker_, {&slot, 1});
+    }
   }
 
   // The submitting thread adds a task and then looks whether somebody is parked; here it is the
@@ -164,24 +184,14 @@ class StreamWalk {
   void park() {
     const uint32_t wake = state_.wake.load(std::memory_order_acquire);
     const uint64_t submitted = state_.submitted.load(std::memory_order_relaxed);
-    state_.parked.fetch_add(1, std::memory_order_seq_cst);
+    state_.is_somebody_parked.exchange(true, std::memory_order_seq_cst);
     const bool is_needed = state_.submitted.load(std::memory_order_seq_cst) != submitted ||
                            state_.is_over.load(std::memory_order_acquire) || others_have_work();
     if (!is_needed) state_.wake.wait(wake, std::memory_order_acquire);
-    state_.parked.fetch_sub(1, std::memory_order_relaxed);
   }
 
   // While tasks are in flight a worker may make others ready at any time: then nobody parks.
-  bool others_have_work() const {
-    for (const std::unique_ptr<StreamRing>& ring : state_.rings) {
-      const uint64_t tail = ring->tail.load(std::memory_order_relaxed);
-      const uint64_t head = ring->head.load(std::memory_order_relaxed);
-      for (uint64_t i = tail; i < head; ++i) {
-        if (!state_.slots[ring->slot_at(i)].has_ended.load(std::memory_order_relaxed)) return true;
-      }
-    }
-    return false;
-  }
+  bool others_have_work() const { return has_unfinished_tasks(state_); }
 
   // A recording may begin and end while a stream is open: the writer is asked for each time.
   void execute(const Taken& taken) {
@@ -203,7 +213,7 @@ class StreamWalk {
     fields.argument_count = task.argument_count;
     fields.scalar_count = task.scalar_count;
     fields.block_index = block;
-    fields.block_count = state_.links[slot].block_count;
+    fields.block_count = task.block_count;
     fields.role = role;
     worker_.task.store(slot, std::memory_order_relaxed);
     worker_.set_activity(Activity::kRunning);
@@ -240,7 +250,7 @@ class StreamWalk {
     {
       const std::lock_guard<std::mutex> guard(state_.failure_mutex);
       if (state_.failure.empty()) {
-        const int32_t count = state_.links[slot].block_count;
+        const int32_t count = task.block_count;
         const std::string place = count > 1 ? fmt::format(", block {} of {}", block, count) : "";
         state_.failure =
             fmt::format("{}{}: {}", slot_text(state_, slot), place, worker_.failure.message);
@@ -334,23 +344,39 @@ class StreamWalk {
   uint32_t inline_slot_ = kNoTask;
 };
 
-// A worker that searches, of several the next in turn; the submitting thread itself where there is
-// no other.
-Worker& choose_worker(StreamState& state, Worker& own, uint32_t slot) {
+// To a worker that searches, of several the next in turn; else to the queue of one, from where
+// others may steal it; to the submitting thread's own where there is no other worker.
+void hand_over(StreamState& state, Worker& own, uint32_t slot) {
   const uint32_t count = static_cast<uint32_t>(state.device.worker_count());
-  if (count == 1) return own;
-  Worker* chosen = nullptr;
-  for (uint32_t i = 0; i < count - 1; ++i) {
+  const bool is_simple = state.slots[slot].block_count == 1;
+  Worker* chosen = &own;
+  for (uint32_t i = 0; i + 1 < count; ++i) {
     own.next_victim = own.next_victim % (count - 1) + 1;
     Worker& worker = state.device.worker(static_cast<int>(own.next_victim));
     if (!state.scheduler.can_run(worker, slot)) continue;
     chosen = &worker;
-    if (worker.activity.load(std::memory_order_relaxed) == Activity::kSearching) break;
+    uint32_t mailbox = worker.mailbox.load(std::memory_order_relaxed);
+    if (mailbox == kMailboxOpen && is_simple &&
+        worker.mailbox.compare_exchange_strong(mailbox, slot, std::memory_order_release,
+                                               std::memory_order_relaxed)) {
+      return;
+    }
   }
-  return chosen == nullptr ? own : *chosen;
+  state.scheduler.push(*chosen, {&slot, 1});
 }
 
 }  // namespace
+
+bool has_unfinished_tasks(const StreamState& state) {
+  for (const std::unique_ptr<StreamRing>& ring : state.rings) {
+    const uint64_t tail = ring->tail.load(std::memory_order_relaxed);
+    const uint64_t head = ring->head.load(std::memory_order_relaxed);
+    for (uint64_t i = tail; i < head; ++i) {
+      if (!state.slots[ring->slot_at(i)].has_ended.load(std::memory_order_relaxed)) return true;
+    }
+  }
+  return false;
+}
 
 std::string slot_text(const StreamState& state, uint32_t slot) {
   const StreamSlot& task = state.slots[slot];
@@ -375,7 +401,7 @@ void stream_task_is_ready(StreamState& state, Worker& worker, uint32_t slot) {
   walk.finish_skipped();
   if (worker.ready.empty()) return;
   if (walk.times().is_on()) walk.record_ready(slot, read_ticks());
-  state.scheduler.push(choose_worker(state, worker, slot), {&slot, 1});
+  hand_over(state, worker, slot);
 }
 
 }  // namespace gapless

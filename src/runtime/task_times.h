@@ -24,6 +24,7 @@ class TaskTimes {
  public:
   TaskTimes(Writer* writer, LaneId lane) : writer_(writer), lane_(lane) {}
   bool is_on() const { return writer_ != nullptr; }
+  uint32_t session() const { return writer_->session(); }
 
   void taken(uint64_t ticks, uint32_t task, NameId kernel) const {
     writer_->write_at(ticks, RecordKind::kTaskDispatch, lane_, kernel, task);

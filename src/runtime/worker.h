@@ -22,6 +22,9 @@ struct Cohort;
 enum class WorkerKind : uint8_t { kAny = 0, kCube = 1, kVector = 2 };
 inline constexpr int kQueueKinds = 3;  // by WorkerKind
 
+inline constexpr uint32_t kMailboxClosed = kNoTask;    // the worker has something to do
+inline constexpr uint32_t kMailboxOpen = kNoTask - 1;  // it looks here next
+
 // For whoever asks what a worker is doing.
 enum class Activity : uint8_t { kOutside = 0, kSearching, kRunning, kGathering, kSubmitting };
 
@@ -58,6 +61,9 @@ struct alignas(128) Worker {
   std::vector<uint32_t> ready;    // scratch: tasks that have just become ready
   std::vector<uint32_t> skipped;  // scratch: tasks that are done without having run
 
+  // Where a searching worker is handed a task without a queue: one cache line goes over, once. A
+  // task, or one of the two below. Only the submitting thread of a stream fills it.
+  alignas(128) std::atomic<uint32_t> mailbox = kMailboxClosed;
   // What others look at.
   alignas(128) std::atomic<Cohort*> reservation = nullptr;
   alignas(128) std::atomic<uint32_t> task = kNoTask;
@@ -79,6 +85,7 @@ class Program {
   // Called on every worker's thread; returns when there is nothing left to do for this run.
   virtual void work(Worker& worker) = 0;
   // What everything unfinished waits for, from another thread while workers work.
+  // Empty: nothing is unfinished.
   virtual std::string describe_stall() const = 0;
 };
 
