@@ -14,6 +14,7 @@
 #include "graph/reduce_edges.h"
 #include "runtime/replay_state.h"
 #include "runtime/stall_text.h"
+#include "runtime/task_times.h"
 
 namespace gapless {
 namespace {
@@ -135,13 +136,13 @@ Result<StepSummary> Replay::Engine::run(std::span<const Binding> bindings) {
     if (!bound) return bound.error();
     return StepSummary{};
   }
-  const LaneId lane = state_.device.orchestrator_lane();
-  span_begin(lane, step_name_, state_.step + 1);
+  Phase phase;
+  phase.begin();
   begin_step();
   release_roots(state_, state_.device.worker(0));
   state_.device.start(*this);
   state_.device.join();
-  span_end(lane);
+  phase.end(state_.device.orchestrator_lane(), step_name_, state_.step);
   Result<StepSummary> summary = end_step();
   state_.device.leave();
   return summary;

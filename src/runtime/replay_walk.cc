@@ -87,7 +87,7 @@ class Walk {
     worker_.set_activity(Activity::kSearching);
     SpinWait wait;
     Found found = Found::kOver;
-    bool is_phase_open = false;
+    Phase phase;
     for (uint32_t poll = 0;; ++poll) {
       if (state_.scheduler.steal(worker_, taken, poll)) {
         found = Found::kTask;
@@ -98,13 +98,10 @@ class Walk {
         break;
       }
       if (state_.done_step.load(std::memory_order_acquire) == state_.step) break;
-      if (kRecord && !is_phase_open) {
-        times_.phase_begins(search_name());
-        is_phase_open = true;
-      }
+      if (kRecord) phase.begin();
       wait.poll();
     }
-    if (is_phase_open) times_.phase_ends();
+    phase.end(worker_.lane, search_name());
     return found;
   }
 

@@ -18,6 +18,7 @@
 #include "runtime/spin.h"
 #include "runtime/stream.h"
 #include "runtime/stream_state.h"
+#include "runtime/task_times.h"
 
 namespace gapless {
 
@@ -97,9 +98,8 @@ void StreamEngine::work_until(StreamWait reason, int ring, IsDone is_done) {
   if (is_done()) return;
   state_.waits_for.store(reason, std::memory_order_relaxed);
   state_.waits_in_ring.store(ring, std::memory_order_relaxed);
-  Writer* const begin_writer = thread_writer();
-  const uint32_t session = begin_writer == nullptr ? 0 : begin_writer->session();
-  const uint64_t begin_ticks = session == 0 ? 0 : read_ticks();
+  Phase phase;
+  phase.begin();
   if (reason != StreamWait::kDrain) ++waited_count_;
   SpinWait wait;
   Worker& worker = own_worker();
@@ -111,14 +111,8 @@ void StreamEngine::work_until(StreamWait reason, int ring, IsDone is_done) {
       wait.poll();
     }
   }
-  // Written when it is over: a recording that ends meanwhile has no span that is open.
-  Writer* const writer = session == 0 ? nullptr : thread_writer();
-  if (writer != nullptr && writer->session() == session) {
-    const LaneId lane = state_.device.orchestrator_lane();
-    const NameId name = reason == StreamWait::kDrain ? drain_name_ : wait_name_;
-    writer->write_at(begin_ticks, RecordKind::kSpanBegin, lane, name, kNoValue);
-    writer->write(RecordKind::kSpanEnd, lane, {}, kNoValue);
-  }
+  phase.end(state_.device.orchestrator_lane(),
+            reason == StreamWait::kDrain ? drain_name_ : wait_name_);
   worker.set_activity(Activity::kSubmitting);
   state_.waits_for.store(StreamWait::kNothing, std::memory_order_relaxed);
 }

@@ -135,8 +135,7 @@ class StreamWalk {
     Taken taken;
     worker_.mailbox.store(kMailboxOpen, std::memory_order_relaxed);
     const int64_t begin_ns = now_ns();
-    uint64_t begin_ticks = 0;
-    uint32_t session = 0;  // of the recording in which the search began
+    Phase phase;
     bool is_over = false;
     for (uint32_t poll = 0;; ++poll) {
       if (worker_.mailbox.load(std::memory_order_relaxed) != kMailboxOpen ||
@@ -147,11 +146,7 @@ class StreamWalk {
       if (worker_.reservation.load(std::memory_order_relaxed) != nullptr) break;
       is_over = state_.is_over.load(std::memory_order_acquire);
       if (is_over) break;
-      if (session == 0 && is_recording()) {
-        Writer* const writer = thread_writer();
-        if (writer != nullptr) session = writer->session();
-        begin_ticks = read_ticks();
-      }
+      if (is_recording()) phase.begin();
       pause_core();
       if (poll % 256 == 255) {
         ::sched_yield();
@@ -159,11 +154,7 @@ class StreamWalk {
       }
     }
     close_mailbox(taken);
-    Writer* const writer = session == 0 ? nullptr : thread_writer();
-    if (writer != nullptr && writer->session() == session) {
-      writer->write_at(begin_ticks, RecordKind::kSpanBegin, worker_.lane, search_name(), kNoValue);
-      writer->write(RecordKind::kSpanEnd, worker_.lane, {}, kNoValue);
-    }
+    phase.end(worker_.lane, search_name());
     if (taken.task != kNoTask) execute(taken);
     return !is_over;
   }

@@ -48,14 +48,35 @@ class TaskTimes {
   void edge(uint32_t producer, uint32_t consumer, EdgeKind kind) const {
     writer_->write_edge(producer, consumer, kind);
   }
-  void phase_begins(NameId phase) const {
-    writer_->write(RecordKind::kSpanBegin, lane_, phase, kNoValue);
-  }
-  void phase_ends() const { writer_->write(RecordKind::kSpanEnd, lane_, {}, kNoValue); }
 
  private:
   Writer* writer_;
   LaneId lane_;
+};
+
+// A phase of a worker or of the orchestrator, written when it is over: a recording that begins or
+// ends in the middle of it has nothing of it, rather than a span that stays open.
+class Phase {
+ public:
+  // Begins now, unless it has begun already or nothing is recorded.
+  void begin() {
+    if (session_ != 0) return;
+    const Writer* const writer = thread_writer();
+    if (writer == nullptr) return;
+    session_ = writer->session();
+    begin_ticks_ = read_ticks();
+  }
+  void end(LaneId lane, NameId name, uint32_t value = kNoValue) {
+    if (session_ == 0) return;
+    Writer* const writer = thread_writer();
+    if (writer == nullptr || writer->session() != session_) return;
+    writer->write_at(begin_ticks_, RecordKind::kSpanBegin, lane, name, value);
+    writer->write(RecordKind::kSpanEnd, lane, {}, kNoValue);
+  }
+
+ private:
+  uint32_t session_ = 0;
+  uint64_t begin_ticks_ = 0;
 };
 
 }  // namespace gapless
