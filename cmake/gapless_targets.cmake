@@ -26,6 +26,7 @@ function(gapless_test module)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
   add_executable(${module}_test ${ARG_SOURCES})
   target_link_libraries(${module}_test PRIVATE ${ARG_LINKS} GTest::gtest_main gapless_warnings)
+  target_compile_options(${module}_test PRIVATE ${GAPLESS_TEST_FLAGS})
   include(GoogleTest)
   gtest_discover_tests(${module}_test TEST_PREFIX ${module}/ DISCOVERY_TIMEOUT 60
                        PROPERTIES TIMEOUT 300 LABELS ${module})
@@ -33,7 +34,7 @@ endfunction()
 
 # gapless_benchmark(<name> SOURCES ... [LINKS ...]): built with the tests, run by `make bench` only.
 function(gapless_benchmark name)
-  if(NOT GAPLESS_TESTS)
+  if(NOT GAPLESS_TESTS OR NOT GAPLESS_BENCHMARKS)
     return()
   endif()
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})

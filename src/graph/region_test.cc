@@ -12,6 +12,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_effort.h"
+
 namespace gapless {
 namespace {
 
@@ -129,7 +131,7 @@ TEST(Region, OfSlidingWindowsIsExact) {
 TEST(Region, OfAnyViewHasItsBytes) {
   std::mt19937 random(1);
   int exact_count = 0;
-  for (int i = 0; i < 20000; ++i) {
+  for (uint32_t i = 0; i < test_effort(20000); ++i) {
     const View view = random_view(random);
     const Region region = region_of(view);
     const Bytes expected = bytes_of(view);
@@ -154,7 +156,7 @@ TEST(Region, NeverMissesAnOverlapAndNeverClaimsACover) {
   int cover_count = 0;
   int safe_overlap_count = 0;
   int safe_cover_count = 0;
-  for (int i = 0; i < 30000; ++i) {
+  for (uint32_t i = 0; i < test_effort(30000); ++i) {
     const View one = random_view(random);
     const View other = random_view(random);
     const Region a = region_of(one);
@@ -181,7 +183,7 @@ TEST(Region, IsRightForRectanglesOfOneBuffer) {
   std::mt19937 random(3);
   int overlap_count = 0;
   int cover_count = 0;
-  for (int i = 0; i < 30000; ++i) {
+  for (uint32_t i = 0; i < test_effort(30000); ++i) {
     const int kind = i % 3;
     const auto box = [&random, kind] {
       if (kind == 0) return random_box(random, DType::kF32, {9, 12});
@@ -206,7 +208,7 @@ TEST(Region, IsRightForRectanglesOfOneBuffer) {
 
 TEST(Region, SeesRectanglesOfDifferentElementTypesAsBytes) {
   std::mt19937 random(4);
-  for (int i = 0; i < 10000; ++i) {
+  for (uint32_t i = 0; i < test_effort(10000); ++i) {
     const View one = random_box(random, DType::kF32, {8, 6});
     const View other = random_box(random, DType::kU8, {8, 24});
     const bool overlap = share_bytes(bytes_of(one), bytes_of(other));
@@ -220,7 +222,7 @@ TEST(Region, IsRightWhereOneStrideDividesTheOther) {
   std::mt19937 random(5);
   int overlap_count = 0;
   int cover_count = 0;
-  for (int i = 0; i < 30000; ++i) {
+  for (uint32_t i = 0; i < test_effort(30000); ++i) {
     const int stride = pick(random, 2, 8);
     const auto comb = [&random, stride](int steps) {
       View view = dense_view(BufferId{0}, DType::kU8, {pick(random, 1, 90 / steps), 1, 1});
