@@ -111,9 +111,9 @@ Result<void> check_task(const TaskSpec& spec, const KernelTable& kernels) {
     return fail(ErrorCode::kInvalidInput, "{}: {} scalars, more than {}", kernel_of(spec, kernels),
                 spec.scalars.size(), kMaxScalars);
   }
-  if (spec.block_count < 1) {
-    return fail(ErrorCode::kInvalidInput, "{}: {} blocks, a task has at least 1",
-                kernel_of(spec, kernels), spec.block_count);
+  if (spec.block_count < 1 || spec.block_count > kMaxBlocks) {
+    return fail(ErrorCode::kInvalidInput, "{}: {} blocks, a task has 1 to {}",
+                kernel_of(spec, kernels), spec.block_count, kMaxBlocks);
   }
   if (static_cast<int>(spec.core) >= kCoreKindCount) {
     return fail(ErrorCode::kInvalidInput, "{}: there is no core kind {}", kernel_of(spec, kernels),

@@ -238,7 +238,8 @@ TEST(GraphBuilder, RefusesTasksThatCannotBe) {
   EXPECT_EQ(refusal({.kernel = f.norm, .arguments = arguments}),
             "norm: 33 arguments, more than 32");
   EXPECT_EQ(refusal({.kernel = f.norm, .scalars = scalars}), "norm: 17 scalars, more than 16");
-  EXPECT_EQ(refusal({.kernel = f.norm, .block_count = 0}), "norm: 0 blocks, a task has at least 1");
+  EXPECT_EQ(refusal({.kernel = f.norm, .block_count = 0}),
+            "norm: 0 blocks, a task has 1 to 1048576");
   EXPECT_EQ(refusal({.kernel = f.norm, .core = static_cast<CoreKind>(4)}),
             "norm: there is no core kind 4");
   EXPECT_EQ(refusal({.kernel = f.norm, .predicate = {nullptr, static_cast<Comparison>(6), 0}}),

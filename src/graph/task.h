@@ -63,8 +63,10 @@ class Scalar {
   const int64_t* from_ = nullptr;
 };
 
-// The task runs when `*value OP operand` holds at its start; otherwise it is skipped and its
-// successors go on.
+// The task runs when `*value OP operand` holds when its last producer has ended; otherwise it is
+// skipped and its successors go on. What a skipped task would have written is then undefined: an
+// intermediate holds nothing from step to step, and its memory was somebody else's before. Who
+// reads it must look at the same value.
 enum class Comparison : uint8_t { kLess, kLessEqual, kEqual, kNotEqual, kGreaterEqual, kGreater };
 struct Predicate {
   const int64_t* value = nullptr;  // nullptr: the task always runs
@@ -92,7 +94,7 @@ struct KernelId {
   bool operator==(const KernelId&) const = default;
 };
 
-// Called once a block. Reports failure through the context.
+// Called once a block. Reports failure through the context; must not throw (that ends the process).
 using KernelFunction = void (*)(TaskContext& context);
 
 struct Kernel {
@@ -126,6 +128,7 @@ struct TaskSpec {
 };
 inline constexpr int kMaxArguments = 32;
 inline constexpr int kMaxScalars = 16;
+inline constexpr int32_t kMaxBlocks = 1 << 20;
 
 enum class BufferKind : uint8_t {
   kExternal = 0,      // the caller's memory, bound when it runs

@@ -35,6 +35,8 @@ class AccessChecker {
   virtual ~AccessChecker() = default;
   // False when the access was not declared: the caller must not touch the memory.
   virtual bool check(int argument, int64_t element_offset, int64_t count, bool is_write) = 0;
+  // Memory to be touched instead of what was refused, until the next task.
+  virtual void* scratch(int64_t bytes) = 0;
 };
 
 // Which part of a cluster runs a mixed task's kernel. On a device without clusters one core runs
@@ -66,18 +68,20 @@ class TensorRef {
     data_[offset] = value;
   }
 
-  // `count` elements in memory from the one at these indices, to read or to write. nullptr in
-  // shadow mode when they were not declared.
+  // `count` elements in memory from the one at these indices, to read or to write. In shadow mode
+  // some other memory when they were not declared, so that the kernel can go on.
   template <typename... Index>
   const T* read(int64_t count, Index... index) const {
     const int64_t offset = offset_of(index...);
-    if (checker_ != nullptr && !checker_->check(argument_, offset, count, false)) return nullptr;
+    if (checker_ != nullptr && !checker_->check(argument_, offset, count, false))
+      return instead(count);
     return data_ + offset;
   }
   template <typename... Index>
   T* write(int64_t count, Index... index) const {
     const int64_t offset = offset_of(index...);
-    if (checker_ != nullptr && !checker_->check(argument_, offset, count, true)) return nullptr;
+    if (checker_ != nullptr && !checker_->check(argument_, offset, count, true))
+      return instead(count);
     return data_ + offset;
   }
 
@@ -88,6 +92,10 @@ class TensorRef {
     size_t dimension = 0;
     ((offset += static_cast<int64_t>(index) * view_->strides[dimension++]), ...);
     return offset;
+  }
+
+  T* instead(int64_t count) const {
+    return static_cast<T*>(checker_->scratch(count * static_cast<int64_t>(sizeof(T))));
   }
 
   T* data_;

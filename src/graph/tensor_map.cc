@@ -27,6 +27,7 @@ constexpr uint64_t kNobody = ~uint64_t{0};
 constexpr size_t kFirstBucketCount = 64;
 constexpr uint32_t kFirstReaderPrune = 16;
 constexpr uint64_t kFirstSweep = 4096;
+constexpr size_t kIdleNodes = 64;  // so many are worth the going over
 
 // One distinct view. The key takes a cache line and what changes takes the next.
 struct alignas(64) Node {
@@ -133,6 +134,10 @@ class TensorMap::Impl {
   void prune_readers(Node& node);
   void cut_dead_links(Node& node, const std::vector<bool>& is_dead);
   void sweep();
+  static bool is_empty(const Node& node) {
+    return node.writer == kNobody && node.first_reader == kNone;
+  }
+  void drop_idle_nodes();
 
   IsLive is_live_ = nullptr;
   const void* owner_ = nullptr;
@@ -142,6 +147,7 @@ class TensorMap::Impl {
   std::vector<uint32_t> buckets_;  // the first node of each; a power of two
   RegionIndex index_;
   std::vector<uint32_t> found_nodes_;
+  std::vector<uint32_t> idle_nodes_;  // of one access: empty before it covered them
   uint32_t free_node_ = kNone;
   uint32_t free_reader_ = kNone;
   uint32_t free_link_ = kNone;
@@ -324,6 +330,9 @@ void TensorMap::Impl::enter_read(Node& node, uint64_t task) {
     readers_[node.first_reader].time = now_;
     return;
   }
+  // Before the task is among them: whether it is live is for its owner to say later.
+  const bool is_many = is_live_ != nullptr && node.reader_count >= kFirstReaderPrune;
+  if (is_many && std::has_single_bit(node.reader_count)) prune_readers(node);
   uint32_t reader = free_reader_;
   if (reader == kNone) {
     reader = static_cast<uint32_t>(readers_.size());
@@ -334,8 +343,6 @@ void TensorMap::Impl::enter_read(Node& node, uint64_t task) {
   readers_[reader] = {task, now_, node.first_reader};
   node.first_reader = reader;
   ++node.reader_count;
-  if (is_live_ == nullptr || node.reader_count < kFirstReaderPrune) return;
-  if (std::has_single_bit(node.reader_count)) prune_readers(node);
 }
 
 // Whoever comes after waits for this task, and so for all that the covered nodes remember.
@@ -346,6 +353,7 @@ void TensorMap::Impl::enter_write(Node& node, uint64_t task) {
   for (uint32_t link = node.first_link; link != kNone; link = links_[link].next) {
     if (!links_[link].covers) continue;
     Node& covered = nodes_[links_[link].node];
+    if (is_empty(covered)) idle_nodes_.push_back(links_[link].node);
     covered.writer = kNobody;
     covered.covered_time = now_;
     drop_readers(covered);
@@ -365,6 +373,7 @@ void TensorMap::Impl::access(uint64_t task, std::span<const Argument> arguments,
     if (numbers[i] == kNone) continue;
     collect_all(nodes_[numbers[i]], arguments[i].access, task, found);
   }
+  idle_nodes_.clear();
   // Reads go in first: what the task writes itself stands for what it reads there.
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (numbers[i] == kNone || writes(arguments[i].access)) continue;
@@ -374,9 +383,37 @@ void TensorMap::Impl::access(uint64_t task, std::span<const Argument> arguments,
     if (numbers[i] == kNone || !writes(arguments[i].access)) continue;
     enter_write(nodes_[numbers[i]], task);
   }
+  if (idle_nodes_.size() >= kIdleNodes) drop_idle_nodes();
 }
 
 // ---- Forgetting what is done.
+
+// Nodes that were covered twice with nobody in between know nothing. Kept, they would have to be
+// gone over at every access of what covers them.
+void TensorMap::Impl::drop_idle_nodes() {
+  std::vector<bool> is_dead(nodes_.size(), false);
+  for (const uint32_t number : idle_nodes_) {
+    // Another argument of the same task may have used it; several may have covered it.
+    is_dead[number] = nodes_[number].in_use && is_empty(nodes_[number]);
+  }
+  std::vector<bool> is_cut(nodes_.size(), false);
+  for (const uint32_t number : idle_nodes_) {
+    if (!is_dead[number]) continue;
+    for (uint32_t link = nodes_[number].first_link; link != kNone; link = links_[link].next) {
+      const uint32_t other = links_[link].node;
+      if (is_dead[other] || is_cut[other]) continue;
+      is_cut[other] = true;
+      cut_dead_links(nodes_[other], is_dead);
+    }
+  }
+  for (const uint32_t number : idle_nodes_) {
+    if (!is_dead[number]) continue;
+    is_dead[number] = false;
+    index_.remove(number);
+    drop(number);
+    ++swept_count_;
+  }
+}
 
 void TensorMap::Impl::prune_readers(Node& node) {
   uint32_t* to = &node.first_reader;

@@ -206,5 +206,58 @@ TEST(TensorMap, RemembersAllWithoutAFilter) {
   EXPECT_EQ(waits_for(map, 2, {in(slice(large, 0, 0, 1))}), "d1");
 }
 
+// The owner makes a task live only after the map has seen it.
+TEST(TensorMap, KeepsAReaderThatIsNotLiveYet) {
+  uint64_t live_count = 0;  // tasks below are live
+  const TensorMap::IsLive is_live = [](const void* owner, uint64_t task) {
+    return task < *static_cast<const uint64_t*>(owner);
+  };
+  TensorMap map(is_live, &live_count);
+  const View view = dense_view(BufferId{0}, DType::kF32, {8});
+  const Argument read = in(view);
+  const Argument write = out(view);
+  std::vector<Dependency> found;
+  for (uint64_t task = 0; task < 40; ++task) {
+    map.access(task, {&read, 1}, found);
+    live_count = task + 1;
+  }
+  EXPECT_TRUE(found.empty());
+  map.access(40, {&write, 1}, found);
+  EXPECT_EQ(found.size(), 40u);
+}
+
+// A chain on the whole buffer does not go over ten thousand slices again and again.
+TEST(TensorMap, DropsSlicesThatWereCoveredTwice) {
+  TensorMap map;
+  const View whole = dense_view(BufferId{0}, DType::kU8, {10000});
+  std::vector<Dependency> found;
+  uint64_t task = 0;
+  for (int64_t i = 0; i < 10000; ++i) {
+    const Argument part = out(slice(whole, 0, i, 1));
+    map.access(task++, {&part, 1}, found);
+  }
+  EXPECT_TRUE(found.empty());
+  const Argument all = inout(whole);
+  map.access(task++, {&all, 1}, found);
+  EXPECT_EQ(found.size(), 10000u);
+  EXPECT_EQ(map.stats().node_count, 10001u);
+  found.clear();
+  map.access(task++, {&all, 1}, found);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].task, task - 2);
+  EXPECT_EQ(map.stats().node_count, 1u);
+
+  // A slice that comes back waits for the whole, and the whole for the slice.
+  const Argument part = inout(slice(whole, 0, 17, 1));
+  found.clear();
+  map.access(task++, {&part, 1}, found);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].task, task - 2);
+  found.clear();
+  map.access(task++, {&all, 1}, found);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[1].task, task - 2);
+}
+
 }  // namespace
 }  // namespace gapless

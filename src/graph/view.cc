@@ -25,7 +25,7 @@ View dense_view(BufferId buffer, DType dtype, std::initializer_list<int64_t> sha
     GAPLESS_CHECK(extent <= std::numeric_limits<int32_t>::max());
     view.shape[dimension] = static_cast<int32_t>(extent);
     view.strides[dimension] = stride;
-    stride *= extent;
+    GAPLESS_CHECK(!__builtin_mul_overflow(stride, extent, &stride));
   }
   return view;
 }
@@ -52,7 +52,13 @@ View tile(const View& view, const Tile& tile) {
 
 int64_t element_count(const View& view) {
   int64_t count = 1;
-  for (size_t dimension = 0; dimension < view.rank; ++dimension) count *= view.shape[dimension];
+  for (size_t dimension = 0; dimension < view.rank; ++dimension) {
+    if (view.shape[dimension] == 0) return 0;
+    // Broadcast dimensions may be of any extent; more elements than can be counted are "very many".
+    if (__builtin_mul_overflow(count, view.shape[dimension], &count)) {
+      count = std::numeric_limits<int64_t>::max();
+    }
+  }
   return count;
 }
 

@@ -55,6 +55,7 @@ struct Tile {
 };
 View tile(const View& view, const Tile& tile);
 
+// At most the largest int64_t.
 int64_t element_count(const View& view);
 // "bf16[16,256] strides [5120,1] at 512": what messages say about a view.
 std::string view_text(const View& view);

@@ -2,7 +2,9 @@
 
 #include "graph/view.h"
 
+#include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -23,6 +25,15 @@ TEST(View, OfRankZeroIsOneElement) {
   const View view = dense_view(BufferId{0}, DType::kF32, {});
   EXPECT_EQ(view.rank, 0);
   EXPECT_EQ(element_count(view), 1);
+}
+
+TEST(View, CountsNoFurtherThanItCan) {
+  View view = dense_view(BufferId{0}, DType::kU8, {1, 1, 1, 1});
+  view.shape = {65536, 65536, 65536, 65536};  // broadcast: all of them are the same byte
+  view.strides = {};
+  EXPECT_EQ(element_count(view), std::numeric_limits<int64_t>::max());
+  view.shape[2] = 0;
+  EXPECT_EQ(element_count(view), 0);
 }
 
 TEST(View, WithAnExtentOfZeroHasNoElements) {

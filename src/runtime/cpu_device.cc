@@ -18,7 +18,6 @@ namespace gapless {
 namespace {
 
 constexpr int kMaxWorkers = 1024;
-constexpr int kClusterWorkers = 3;
 
 std::vector<int> allowed_cpus() {
   std::vector<int> cpus;
@@ -36,12 +35,6 @@ bool pin_to(int cpu) {
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
   return ::pthread_setaffinity_np(::pthread_self(), sizeof(set), &set) == 0;
-}
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 LaneKind lane_kind(WorkerKind kind) {

@@ -37,12 +37,6 @@ Result<Arena> allocate_arena(int64_t bytes) {
   return arena;
 }
 
-size_t longest_list(const ReplayPlan& plan) {
-  size_t longest = plan.roots.size();
-  for (const SuccessorList& list : plan.lists) longest = std::max<size_t>(longest, list.count);
-  return longest;
-}
-
 }  // namespace
 
 class Replay::Engine final : public Program {
@@ -81,7 +75,7 @@ Result<void> Replay::Engine::prepare(const ReplayOptions& options) {
     if (offset < 0 || arena_ == nullptr || !state_.boundary.is_used(i)) continue;
     state_.boundary.addresses()[i] = arena_.get() + offset;
   }
-  state_.plan = make_replay_plan(state_.graph, state_.scheduler);
+  state_.plan = GAPLESS_TRY(make_replay_plan(state_.graph, state_.scheduler));
   if (options.shadow) state_.checkers.resize(static_cast<size_t>(state_.device.worker_count()));
   return {};
 }
@@ -92,13 +86,12 @@ void Replay::Engine::begin_step() {
   state_.failure = {};
   state_.stop.store(0, std::memory_order_relaxed);  // what was cancelled between steps
   state_.ends_left.store(static_cast<int32_t>(state_.plan.end_count), std::memory_order_relaxed);
-  const size_t longest = longest_list(state_.plan);
   for (int i = 0; i < state_.device.worker_count(); ++i) {
     Worker& worker = state_.device.worker(i);
     worker.counts = {};
     worker.failure = {};
     worker.task.store(kNoTask, std::memory_order_relaxed);
-    worker.ready.reserve(longest);
+    worker.ready.reserve(state_.plan.longest_list);
   }
   state_.is_recorded = is_recording();
   if (state_.is_recorded) {
@@ -116,7 +109,7 @@ Result<StepSummary> Replay::Engine::end_step() {
     std::string block;
     const int32_t block_count = state_.graph.tasks[first.task].block_count;
     if (block_count > 1) block = fmt::format(", block {} of {}", first.block, block_count);
-    return fail(ErrorCode::kInvalidInput, "{}{}: {} ({} failed, {} that depend on it did not run)",
+    return fail(ErrorCode::kInvalidInput, "{}{}: {} ({} failed, {} after them did not run)",
                 task_text(state_.graph, first.task), block, first.message, total.failed,
                 total.poisoned);
   }

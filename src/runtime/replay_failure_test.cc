@@ -74,7 +74,7 @@ TEST(ReplayFailure, SuccessorsDoNotRunAndOthersDo) {
     graph.add({.scalars = note(journal, 6), .after = {next, independent}});
     Replay replay = must(Replay::prepare(*device, graph.finish()));
     EXPECT_EQ(text_of(replay.run()),
-              "task 1 (bad): it was told to fail (1 failed, 3 that depend on it did not run)");
+              "task 1 (bad): it was told to fail (1 failed, 3 after them did not run)");
     EXPECT_EQ(journal.sorted(), (Numbers{0, 1, 4, 5}));
 
     must_fail = 0;
@@ -119,7 +119,7 @@ TEST(ReplayFailure, TheFirstFailureIsTheOneThatIsTold) {
              .cost = {.bytes = 1000}});
   Replay replay = must(Replay::prepare(*device, graph.finish()));
   EXPECT_EQ(text_of(replay.run()),
-            "task 1 (first): it was told to fail (2 failed, 0 that depend on it did not run)");
+            "task 1 (first): it was told to fail (2 failed, 0 after them did not run)");
   EXPECT_EQ(journal.entries(), (Numbers{1, 2}));
 }
 
@@ -136,8 +136,7 @@ TEST(ReplayFailure, AFailingBlockIsNamedAndTheOthersRun) {
     graph.add({.scalars = note(journal, 100), .after = {spmd}});
     Replay replay = must(Replay::prepare(*device, graph.finish()));
     EXPECT_EQ(text_of(replay.run()),
-              "task 0 (spmd), block 3 of 8: block 3 is bad (1 failed, 1 that depend on it did not "
-              "run)");
+              "task 0 (spmd), block 3 of 8: block 3 is bad (1 failed, 1 after them did not run)");
     EXPECT_EQ(journal.sorted(), (Numbers{0, 1, 2, 3, 4, 5, 6, 7}));
     bad_block = -1;
     journal.clear();
@@ -161,8 +160,7 @@ TEST(ReplayFailure, AFailingBlockOfAGangIsNamed) {
   graph.add({.scalars = note(journal, 101), .after = {next}});
   Replay replay = must(Replay::prepare(*device, graph.finish()));
   EXPECT_EQ(text_of(replay.run()),
-            "task 0 (gang), block 1 of 3: block 1 is bad (1 failed, 2 that depend on it did not "
-            "run)");
+            "task 0 (gang), block 1 of 3: block 1 is bad (1 failed, 2 after them did not run)");
   EXPECT_EQ(journal.sorted(), (Numbers{0, 1, 2})) << "the gang after it did not run";
   bad_block = -1;
   journal.clear();
@@ -182,7 +180,7 @@ TEST(ReplayFailure, AFailingRoleOfAMixedTaskFailsTheTask) {
   graph.add({.scalars = note(journal, 100), .after = {mixed}});
   Replay replay = must(Replay::prepare(*device, graph.finish()));
   EXPECT_EQ(text_of(replay.run()),
-            "task 0 (mixed): a bad role (1 failed, 1 that depend on it did not run)");
+            "task 0 (mixed): a bad role (1 failed, 1 after them did not run)");
   EXPECT_EQ(journal.sorted(), (Numbers{1, 2, 3}));
   bad_role = 0;
   journal.clear();
@@ -211,8 +209,7 @@ TEST(ReplayFailure, AllWorkersMayFailAtOnce) {
     journal.clear();
     const std::string text = text_of(replay.run());
     EXPECT_NE(text.find("(gang), block "), std::string::npos) << text;
-    EXPECT_NE(text.find(" of 4: all fail (20 failed, 1 that depend on it did not run)"),
-              std::string::npos)
+    EXPECT_NE(text.find(" of 4: all fail (20 failed, 1 after them did not run)"), std::string::npos)
         << text;
     EXPECT_EQ(journal.entries(), Numbers{2});
   }
@@ -231,7 +228,7 @@ TEST(ReplayFailure, ATaskThatDoesNotRunIsNotAskedForItsPredicate) {
   graph.add({.scalars = note(journal, 2), .after = {skipped}});
   Replay replay = must(Replay::prepare(*device, graph.finish()));
   EXPECT_EQ(text_of(replay.run()),
-            "task 0 (bad): it was told to fail (1 failed, 2 that depend on it did not run)");
+            "task 0 (bad): it was told to fail (1 failed, 2 after them did not run)");
 }
 
 TEST(ReplayFailure, AnAccessThatWasNotDeclaredFailsInShadowMode) {

@@ -6,10 +6,10 @@
 #include <string>
 #include <unordered_map>
 
+#include "runtime/task_times.h"
+
 namespace gapless {
 namespace {
-
-constexpr int kClusterRoles = 3;
 
 // Longest remaining paths, brought to kLevelCount levels: by rank where there are few different
 // ones, otherwise neighbours share a level.
@@ -31,7 +31,7 @@ std::vector<uint16_t> levels_of(const Graph& graph) {
 
 int32_t part_count(const GraphTask& task, bool has_clusters) {
   const bool is_split = task.core == CoreKind::kMixed && has_clusters;
-  return task.block_count * (is_split ? kClusterRoles : 1);
+  return task.block_count * (is_split ? kClusterWorkers : 1);
 }
 
 uint8_t flags_of(const GraphTask& task, bool has_clusters) {
@@ -62,7 +62,7 @@ void fill_tasks(const Graph& graph, const Scheduler& scheduler, ReplayPlan& plan
     task.parts_left.store(task.part_count, std::memory_order_relaxed);
     task.flags = flags_of(from, scheduler.has_clusters());
     task.trace_first = plan.trace_id_count;
-    plan.trace_id_count += static_cast<uint32_t>(task.part_count);
+    plan.trace_id_count += trace_ids_of(task.part_count);
     QueueLink& link = plan.links[i];
     link.block_count = from.block_count;
     link.level = levels[i];
@@ -112,12 +112,27 @@ void fill_lists(const Graph& graph, ReplayPlan& plan) {
 
 }  // namespace
 
-ReplayPlan make_replay_plan(const Graph& graph, const Scheduler& scheduler) {
+Result<ReplayPlan> make_replay_plan(const Graph& graph, const Scheduler& scheduler) {
+  constexpr uint64_t kMaxParts = uint64_t{1} << 31;
+  uint64_t total_parts = 0;
+  for (const GraphTask& task : graph.tasks) {
+    total_parts += trace_ids_of(part_count(task, scheduler.has_clusters()));
+  }
+  if (total_parts > kMaxParts) {
+    return fail(ErrorCode::kInvalidInput, "replay: {} blocks in all tasks together, more than {}",
+                total_parts, kMaxParts);
+  }
   ReplayPlan plan;
   fill_tasks(graph, scheduler, plan);
   fill_lists(graph, plan);
   for (size_t i = 0; i < graph.kernels.size(); ++i) {
-    plan.names.push_back(intern_name(graph.kernels[KernelId{static_cast<uint16_t>(i)}].name));
+    const std::string& name = graph.kernels[KernelId{static_cast<uint16_t>(i)}].name;
+    plan.names.push_back(intern_name(name));
+    plan.join_names.push_back(intern_name(name + std::string(kJoinSuffix)));
+  }
+  plan.longest_list = static_cast<uint32_t>(plan.roots.size());
+  for (const SuccessorList& list : plan.lists) {
+    plan.longest_list = std::max(plan.longest_list, list.count);
   }
   return plan;
 }

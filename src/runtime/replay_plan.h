@@ -37,7 +37,7 @@ struct alignas(64) RunTask {
   int32_t part_count = 1;
   std::atomic<uint32_t> finished_step = 0;
   std::atomic<uint32_t> poisoned_step = 0;
-  uint32_t trace_first = 0;  // of its parts, from the step's first number
+  uint32_t trace_first = 0;  // of its parts and their join, from the step's first number
   uint16_t argument_count = 0;
   uint8_t scalar_count = 0;
   uint8_t flags = 0;
@@ -58,13 +58,16 @@ struct ReplayPlan {
   std::vector<QueueLink> links;
   std::vector<SuccessorList> lists;
   std::vector<uint32_t> successors;
-  std::vector<EdgeKind> kinds;  // of the edges to them
-  std::vector<uint32_t> roots;  // tasks without producers, the best first
-  std::vector<NameId> names;    // of kernels, for the recorder
-  uint32_t end_count = 0;       // tasks without successors
-  uint32_t trace_id_count = 0;  // parts of all tasks
+  std::vector<EdgeKind> kinds;     // of the edges to them
+  std::vector<uint32_t> roots;     // tasks without producers, the best first
+  std::vector<NameId> names;       // of kernels, for the recorder
+  std::vector<NameId> join_names;  // of their joins: see runtime/task_times.h
+  uint32_t end_count = 0;          // tasks without successors
+  uint32_t trace_id_count = 0;     // parts and joins of all tasks
+  uint32_t longest_list = 0;       // of successors, or of roots
 };
 
-ReplayPlan make_replay_plan(const Graph& graph, const Scheduler& scheduler);
+// An error when the blocks of all tasks are more than the recorder can number.
+Result<ReplayPlan> make_replay_plan(const Graph& graph, const Scheduler& scheduler);
 
 }  // namespace gapless

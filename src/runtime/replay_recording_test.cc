@@ -245,21 +245,27 @@ TEST_F(ReplayRecordingTest, EveryBlockHasARowOfItsOwn) {
              .gang = true});
   Replay replay = must(Replay::prepare(*device, graph.finish()));
   record(replay, 2);
-  ASSERT_EQ(rows_.size(), 2u * (3 + 2));
+  // Three blocks and their join, two blocks and theirs.
+  ASSERT_EQ(rows_.size(), 2u * (4 + 3));
   EdgeSet expected;
-  for (const size_t base : {0, 5}) {
+  for (const size_t base : {0, 7}) {
     for (size_t block = 0; block < 3; ++block) {
       EXPECT_EQ(kernel(base + block), "many");
-      for (size_t next = 3; next < 5; ++next) {
-        expected.emplace(base + block, base + next, EdgeKind::kOrder);
-      }
+      expect_seven_times(base + block);
+      expected.emplace(base + block, base + 3, EdgeKind::kOrder);
     }
-    for (size_t block = 3; block < 5; ++block) EXPECT_EQ(kernel(base + block), "two");
-    EXPECT_NE(lane(base + 3).name, lane(base + 4).name) << "a gang takes a worker a block";
+    EXPECT_EQ(kernel(base + 3), "many (all blocks)");
+    EXPECT_EQ(time(base + 3, TaskTime::kStart), kAbsent);
+    for (size_t block = 4; block < 6; ++block) {
+      EXPECT_EQ(kernel(base + block), "two");
+      expect_seven_times(base + block);
+      EXPECT_LE(time(base + 3, TaskTime::kFinish), time(base + block, TaskTime::kStart));
+      expected.emplace(base + 3, base + block, EdgeKind::kOrder);
+      expected.emplace(base + block, base + 6, EdgeKind::kOrder);
+    }
+    EXPECT_NE(lane(base + 4).name, lane(base + 5).name) << "a gang takes a worker a block";
   }
-  for (size_t task = 0; task < rows_.size(); ++task) expect_seven_times(task);
   EXPECT_EQ(recorded_edges(), expected);
-  expect_producers_end_first();
 }
 
 TEST_F(ReplayRecordingTest, EveryPartOfAMixedTaskIsOnItsCoresLane) {
@@ -273,7 +279,7 @@ TEST_F(ReplayRecordingTest, EveryPartOfAMixedTaskIsOnItsCoresLane) {
              .block_count = 2});
   Replay replay = must(Replay::prepare(*device, graph.finish()));
   record(replay, 1);
-  ASSERT_EQ(rows_.size(), 6u);
+  ASSERT_EQ(rows_.size(), 7u) << "two blocks of three parts, and the join";
   for (const size_t block : {0, 3}) {
     EXPECT_EQ(lane(block).name, "worker 0 (cube of cluster 0)");
     EXPECT_EQ(lane(block).kind, LaneKind::kCubeCore);
@@ -281,7 +287,7 @@ TEST_F(ReplayRecordingTest, EveryPartOfAMixedTaskIsOnItsCoresLane) {
     EXPECT_EQ(lane(block + 2).name, "worker 2 (vector 1 of cluster 0)");
     EXPECT_EQ(lane(block + 2).kind, LaneKind::kVectorCore);
   }
-  for (size_t task = 0; task < rows_.size(); ++task) expect_seven_times(task);
+  for (size_t task = 0; task < 6; ++task) expect_seven_times(task);
 }
 
 TEST_F(ReplayRecordingTest, ASkippedTaskHasNoStart) {

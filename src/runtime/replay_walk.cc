@@ -117,7 +117,8 @@ class Walk {
     finish_part(task);
   }
 
-  void run_part(RunTask& task, uint32_t number, int32_t block, MixedRole role, uint64_t ticks) {
+  void run_part(RunTask& task, uint32_t number, int32_t block, MixedRole role,
+                uint64_t ticks) noexcept {
     TaskContext::Fields& fields = worker_.context.fields();
     fields.arguments = task.arguments;
     fields.scalars = task.scalars;
@@ -128,19 +129,19 @@ class Walk {
     fields.role = role;
     worker_.task.store(number, std::memory_order_relaxed);
     worker_.set_activity(Activity::kRunning);
-    const uint32_t id = kRecord ? trace_id(task) + part_of(static_cast<uint32_t>(block), role) : 0;
+    const uint32_t id = kRecord ? trace_id(task) + part_of(block, role) : 0;
     const NameId name = kRecord ? plan_.names[task.kernel.id] : NameId{};
     if (kRecord) {
       times_.taken(ticks, id, name);
       times_.started(id, name);
     }
     if (checker_ != nullptr) [[unlikely]] {
-      checker_->begin_task({task.arguments, task.argument_count});
+      checker_->begin_task({task.arguments, task.argument_count}, (task.flags & kFlagCohort) != 0);
     }
     if (task.run != nullptr) task.run(worker_.context);
     if (kRecord) {
       times_.ended(id, name);
-      record_edges(task, id);
+      record_part_end(task, id);
       times_.finished(id, name);
     }
     ++worker_.counts.run;
@@ -155,11 +156,9 @@ class Walk {
   // Cancelled after it had become ready: it ends without having run.
   void leave_out(const RunTask& task, uint32_t part) {
     ++worker_.counts.cancelled;
-    if (kRecord) times_.finished(trace_id(task) + part, plan_.names[task.kernel.id]);
-  }
-
-  static uint32_t part_of(uint32_t block, MixedRole role) {
-    return role == MixedRole::kWhole ? block : block * 3 + static_cast<uint32_t>(role) - 1;
+    if (!kRecord) return;
+    record_part_end(task, trace_id(task) + part);
+    times_.finished(trace_id(task) + part, plan_.names[task.kernel.id]);
   }
 
   void note_failure(RunTask& task, uint32_t number, int32_t block) {
@@ -179,6 +178,7 @@ class Walk {
     if (task.part_count > 1) {
       if (task.parts_left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
       task.parts_left.store(task.part_count, std::memory_order_relaxed);
+      if (kRecord) record_join(task);
     }
     finish_task(task);
     if (plan_.lists[pending_list_].user_count == 1) flush(true);
@@ -327,7 +327,7 @@ class Walk {
     if (decision == Cohort::Decision::kRun) {
       run_part(task, number, member.block, member.role, ticks);
     } else {
-      leave_out(task, part_of(static_cast<uint32_t>(member.block), member.role));
+      leave_out(task, part_of(member.block, member.role));
     }
     worker_.reservation.store(nullptr, std::memory_order_relaxed);
     if (cohort.left.fetch_sub(1, std::memory_order_acq_rel) == 1) state_.board.dissolve(cohort);
@@ -341,39 +341,53 @@ class Walk {
 
   uint32_t trace_id(const RunTask& task) const { return state_.trace_base + task.trace_first; }
 
+  uint32_t join_id(const RunTask& task) const {
+    return trace_id(task) + static_cast<uint32_t>(task.part_count);
+  }
+
   void record_ready(uint32_t number, uint64_t ticks) {
     const RunTask& task = plan_.tasks[number];
-    const NameId name = plan_.names[task.kernel.id];
-    for (int32_t part = 0; part < task.part_count; ++part) {
-      const uint32_t id = trace_id(task) + static_cast<uint32_t>(part);
-      times_.submitted(state_.begin_ticks, id, name);
-      times_.ready(ticks, id, name);
+    const uint32_t first = trace_id(task);
+    const uint32_t end = first + static_cast<uint32_t>(task.part_count);
+    for (uint32_t id = first; id < end; ++id) {
+      times_.submitted(state_.begin_ticks, id, plan_.names[task.kernel.id]);
+      times_.ready(ticks, id, plan_.names[task.kernel.id]);
     }
+    if (task.part_count == 1) return;
+    times_.submitted(state_.begin_ticks, join_id(task), plan_.join_names[task.kernel.id]);
+    times_.ready(ticks, join_id(task), plan_.join_names[task.kernel.id]);
   }
 
   void record_skip(const RunTask& task, uint32_t number) {
-    const uint64_t ticks = read_ticks();
-    record_ready(number, ticks);
-    for (int32_t part = 0; part < task.part_count; ++part) {
-      const uint32_t id = trace_id(task) + static_cast<uint32_t>(part);
-      record_edges(task, id);
-      times_.finished(id, plan_.names[task.kernel.id]);
+    record_ready(number, read_ticks());
+    for (uint32_t part = 0; part < static_cast<uint32_t>(task.part_count); ++part) {
+      record_part_end(task, trace_id(task) + part);
+      times_.finished(trace_id(task) + part, plan_.names[task.kernel.id]);
     }
+    if (task.part_count > 1) record_join(task);
+  }
+
+  void record_part_end(const RunTask& task, uint32_t id) {
+    if (task.part_count == 1) {
+      record_edges(task, id);
+    } else {
+      times_.edge(id, join_id(task), EdgeKind::kOrder);
+    }
+  }
+
+  void record_join(const RunTask& task) {
+    record_edges(task, join_id(task));
+    times_.finished(join_id(task), plan_.join_names[task.kernel.id]);
   }
 
   void record_edges(const RunTask& task, uint32_t id) {
     const SuccessorList& list = plan_.lists[task.list];
     for (uint32_t i = list.begin; i < list.begin + list.count; ++i) {
       const RunTask& successor = plan_.tasks[plan_.successors[i]];
-      for (int32_t part = 0; part < successor.part_count; ++part) {
-        times_.edge(id, trace_id(successor) + static_cast<uint32_t>(part), plan_.kinds[i]);
+      for (uint32_t part = 0; part < static_cast<uint32_t>(successor.part_count); ++part) {
+        times_.edge(id, trace_id(successor) + part, plan_.kinds[i]);
       }
     }
-  }
-
-  static NameId search_name() {
-    static const NameId name = intern_name("search");
-    return name;
   }
 
   ReplayState& state_;

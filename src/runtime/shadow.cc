@@ -81,8 +81,10 @@ int64_t ElementSet::run_within(int dimension, int64_t offset) const {
   return 0;
 }
 
-void ShadowChecker::begin_task(std::span<const Argument> arguments) {
+void ShadowChecker::begin_task(std::span<const Argument> arguments, bool is_gang) {
   arguments_ = arguments;
+  is_gang_ = is_gang;
+  scratch_.clear();
   violation_.clear();
   elements_.clear();
   for (const Argument& argument : arguments) elements_.emplace_back(argument.view);
@@ -102,7 +104,7 @@ bool ShadowChecker::check(int argument, int64_t element_offset, int64_t count, b
   if (outside - element_offset < count) {
     return refuse(touch, fmt::format("element {} is outside the view", outside));
   }
-  if (reads(declared)) return true;
+  if (reads(declared) || is_gang_) return true;
   if (is_write) {
     note_written(touch);
     return true;
@@ -111,6 +113,11 @@ bool ShadowChecker::check(int argument, int64_t element_offset, int64_t count, b
   if (unwritten - element_offset == count) return true;
   return refuse(
       touch, fmt::format("element {} is an output that the task has not written yet", unwritten));
+}
+
+void* ShadowChecker::scratch(int64_t bytes) {
+  scratch_.emplace_back(static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+  return scratch_.back().data();
 }
 
 int64_t ShadowChecker::first_outside(const Touch& touch) const {

@@ -53,9 +53,11 @@ class ElementSet {
 class ShadowChecker final : public AccessChecker {
  public:
   // Before each block of each task. `arguments` must stay while the block runs. Blocks of a task
-  // have no order, so what one has written is not there for another to read.
-  void begin_task(std::span<const Argument> arguments);
+  // have no order, so what one has written is not there for another to read, unless they are a
+  // gang or the parts of a mixed task, which may wait for each other.
+  void begin_task(std::span<const Argument> arguments, bool is_gang = false);
   bool check(int argument, int64_t element_offset, int64_t count, bool is_write) override;
+  void* scratch(int64_t bytes) override;
   // The first fault since begin_task(), as a sentence; empty: none.
   const std::string& violation() const { return violation_; }
 
@@ -78,6 +80,8 @@ class ShadowChecker final : public AccessChecker {
   // By argument that is only written, from its set's first element on; empty: nothing yet.
   std::vector<std::vector<bool>> written_;
   std::string violation_;
+  std::vector<std::vector<std::byte>> scratch_;  // each as large as what was refused
+  bool is_gang_ = false;
 };
 
 }  // namespace gapless

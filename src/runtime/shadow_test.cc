@@ -250,11 +250,27 @@ TEST(ShadowChecker, GuardsTensorRefs) {
   output.store(2.0f, 4);
   EXPECT_EQ(memory[4], 1.0f);
   EXPECT_EQ(input.load(4, 0), 0.0f);
-  EXPECT_EQ(input.read(9, 0, 0), nullptr);
-  EXPECT_EQ(output.write(5, 0), nullptr);
+  // What is refused is some other memory, so that kernels need not look.
+  const float* const read = input.read(9, 0, 0);
+  EXPECT_TRUE(read < memory.data() || read >= memory.data() + memory.size());
+  EXPECT_EQ(read[8], 0.0f);
+  float* const written = output.write(5, 0);
+  EXPECT_TRUE(written < memory.data() || written >= memory.data() + memory.size());
+  written[4] = 7.0f;
   EXPECT_EQ(checker.violation(),
             "argument 1 (out, f32[4] strides [1] at 0): wrote element 4 (bytes 16..19 of buffer "
             "3): element 4 is outside the view");
+}
+
+// Parts that run at the same time may wait for each other and then read what the others wrote.
+TEST(ShadowChecker, LetsAGangReadItsOutputs) {
+  const std::vector<Argument> arguments = {out(strided({4}, {1}))};
+  ShadowChecker checker;
+  checker.begin_task(arguments, true);
+  EXPECT_TRUE(checker.check(0, 2, 1, false));
+  EXPECT_FALSE(checker.check(0, 4, 1, false)) << "outside is outside for gangs too";
+  checker.begin_task(arguments);
+  EXPECT_FALSE(checker.check(0, 2, 1, false));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 #include <sched.h>
@@ -24,6 +25,12 @@ inline void pause_core() {
 #endif
 }
 
+inline int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
 // Spins for some microseconds, then gives the core away between polls.
 class SpinWait {
  public:
@@ -35,7 +42,6 @@ class SpinWait {
     }
   }
   void reset() { polls_ = 0; }
-  uint32_t polls() const { return polls_; }
 
  private:
   static constexpr uint32_t kSpins = 4096;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kBufferAlignment = 64;  // as in stream_buffers.cc
 constexpr size_t kPageBytes = 4096;
-constexpr size_t kArgumentAlignment = 16;
+constexpr int64_t kArgumentAlignment = 16;  // as in stream_tasks.cc
 
 Result<PageMemory> allocate_pages(uint64_t bytes, const char* what) {
   const size_t rounded = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -41,15 +41,16 @@ Result<void> check_options(const StreamOptions& options) {
                 options.window_tasks, kMaxWindow);
   }
   constexpr int64_t kMinWindowBytes =
-      kMaxArguments * sizeof(Argument) + kMaxScalars * sizeof(Scalar) + kArgumentAlignment;
+      static_cast<int64_t>(kMaxArguments * sizeof(Argument) + kMaxScalars * sizeof(Scalar)) +
+      kArgumentAlignment;
   if (options.window_bytes < kMinWindowBytes || options.window_bytes % kArgumentAlignment != 0) {
     return fail(ErrorCode::kInvalidInput,
                 "stream: {} bytes for arguments; it must be a multiple of {} and at least {}",
                 options.window_bytes, kArgumentAlignment, kMinWindowBytes);
   }
-  if (options.window_edges < 1 || options.window_edges > (1u << 28)) {
+  if (options.window_edges < 1 || options.window_edges > (1u << 24)) {
     return fail(ErrorCode::kInvalidInput, "stream: room for {} edges; it must be 1 to {}",
-                options.window_edges, 1u << 28);
+                options.window_edges, 1u << 24);
   }
   if (options.heap_bytes < 0 || options.heap_bytes % static_cast<int64_t>(kBufferAlignment) != 0) {
     return fail(ErrorCode::kInvalidInput, "stream: a heap of {} bytes; it must be a multiple of {}",
@@ -112,6 +113,7 @@ Result<void> StreamEngine::open() {
   }
   heap_order_.resize(ring_count);
   state_.names.reserve(size_t{1} << 16);
+  state_.join_names.reserve(size_t{1} << 16);
   buffers_.resize(options.max_buffers);
   for (uint32_t i = 0; i < options.max_buffers; ++i) free_buffers_.push_back(i);
   GAPLESS_TRY(state_.device.enter());
@@ -165,6 +167,7 @@ Result<KernelId> StreamEngine::add_kernel(std::string name, KernelFunction run) 
   const std::lock_guard<std::mutex> guard(state_.kernels_mutex);
   const KernelId id = GAPLESS_TRY(state_.kernels.add(name, run));
   state_.names.push_back(intern_name(name));
+  state_.join_names.push_back(intern_name(name + std::string(kJoinSuffix)));
   return id;
 }
 
@@ -202,8 +205,8 @@ Result<StreamSummary> StreamEngine::wait() {
   const std::lock_guard<std::mutex> guard(state_.failure_mutex);
   const std::string failure = std::exchange(state_.failure, {});
   if ((stop & kStopFailure) != 0) {
-    return fail(ErrorCode::kInvalidInput, "{} ({} failed, {} that depend on it did not run)",
-                failure, total.failed, total.poisoned);
+    return fail(ErrorCode::kInvalidInput, "{} ({} failed, {} after them did not run)", failure,
+                total.failed, total.poisoned);
   }
   if ((stop & kStopCancel) != 0 && total.cancelled > 0) {
     return fail(ErrorCode::kInvalidInput,

@@ -71,6 +71,22 @@ Result<uint32_t> StreamEngine::take_buffer_index() {
   return index;
 }
 
+// Edges are found between views of one buffer: memory under two names would have none. Constants
+// are never written, so two of them may share.
+Result<void> StreamEngine::check_aliases(const BufferSpec& spec) const {
+  const std::byte* const begin = static_cast<const std::byte*>(spec.data);
+  for (const uint32_t index : callers_buffers_) {
+    const StreamBuffer& other = buffers_[index];
+    if (spec.kind == BufferKind::kConstant && other.kind == BufferKind::kConstant) continue;
+    const std::byte* const other_begin = state_.addresses[index];
+    if (begin >= other_begin + other.bytes || other_begin >= begin + spec.bytes) continue;
+    return fail(ErrorCode::kInvalidInput,
+                "buffer '{}' shares memory with buffer '{}'; edges between them would not be found",
+                spec.name, other.name);
+  }
+  return {};
+}
+
 Result<BufferId> StreamEngine::add_buffer(const BufferSpec& spec) {
   if (spec.kind > BufferKind::kIntermediate) {
     return fail(ErrorCode::kInvalidInput, "buffer '{}': there is no buffer kind {}", spec.name,
@@ -83,6 +99,7 @@ Result<BufferId> StreamEngine::add_buffer(const BufferSpec& spec) {
   if (spec.data == nullptr && spec.bytes > 0) {
     return fail(ErrorCode::kInvalidInput, "buffer '{}': a stream needs its address now", spec.name);
   }
+  GAPLESS_TRY(check_aliases(spec));
   const uint32_t index = GAPLESS_TRY(take_buffer_index());
   StreamBuffer& buffer = buffers_[index];
   buffer.name = spec.name;
@@ -90,6 +107,7 @@ Result<BufferId> StreamEngine::add_buffer(const BufferSpec& spec) {
   buffer.bytes = spec.bytes;
   buffer.is_closed = false;
   state_.addresses[index] = static_cast<std::byte*>(spec.data);
+  callers_buffers_.push_back(index);
   return BufferId{buffer.generation << BufferId::kIndexBits | index};
 }
 
@@ -127,7 +145,6 @@ Result<BufferId> StreamEngine::add_intermediate(const BufferSpec& spec) {
   buffer.name = spec.name;
   buffer.kind = BufferKind::kIntermediate;
   buffer.bytes = spec.bytes;
-  buffer.ring = number;
   buffer.is_closed = false;
   buffer.heap_end = place->end;
   buffer.held_count = 0;

@@ -61,6 +61,7 @@ class StreamEngine final : public Program {
 
   Result<uint32_t> take_buffer_index();
   Result<BufferId> add_intermediate(const BufferSpec& spec);
+  Result<void> check_aliases(const BufferSpec& spec) const;
 
   Result<void> check(const TaskSpec& spec) const;
   uint32_t take_slot(StreamRing& ring, int number);
@@ -77,6 +78,7 @@ class StreamEngine final : public Program {
   bool is_open_ = false;
   std::vector<PageMemory> memory_;
   std::vector<StreamBuffer> buffers_;
+  std::vector<uint32_t> callers_buffers_;  // external and constant
   std::deque<uint32_t> free_buffers_;
   std::vector<std::deque<uint32_t>> heap_order_;  // by ring: buffers in the order of their memory
   std::vector<uint32_t> scope_buffers_;           // intermediates of the open scopes

@@ -40,7 +40,7 @@ TEST(StreamFailure, NamesTheTaskThatFailed) {
   stream.add({.name = "no_code", .run = nullptr});
   stream.add(kFailing);
   EXPECT_EQ(text_of(stream->wait()),
-            "task 1 (break): it was told to fail (1 failed, 0 that depend on it did not run)");
+            "task 1 (break): it was told to fail (1 failed, 0 after them did not run)");
   EXPECT_EQ(text_of(stream->wait()), "accepted") << "an error is returned once";
 }
 
@@ -65,7 +65,7 @@ TEST(StreamFailure, DependantsDoNotRunAndOthersDo) {
     stream.add({.scalars = note(journal, 4)});
     gate.open();
     EXPECT_EQ(text_of(stream->wait()),
-              "task 1 (break): it was told to fail (1 failed, 3 that depend on it did not run)");
+              "task 1 (break): it was told to fail (1 failed, 3 after them did not run)");
     EXPECT_EQ(journal.entries(), Numbers{4});
   }
 }
@@ -75,7 +75,7 @@ TEST(StreamFailure, OnlyTheFirstOfSeveralFailuresIsNamed) {
   TestStream stream(*device);
   for (int i = 0; i < 5; ++i) stream.add(kFailing);
   EXPECT_EQ(text_of(stream->wait()),
-            "task 0 (break): it was told to fail (5 failed, 0 that depend on it did not run)");
+            "task 0 (break): it was told to fail (5 failed, 0 after them did not run)");
 }
 
 TEST(StreamFailure, NamesTheBlockThatFailed) {
@@ -106,7 +106,7 @@ TEST(StreamFailure, AFailedGangPoisonsTheNext) {
   stream.add(
       {.scalars = note(journal, 1), .arguments = {inout(xs)}, .block_count = 2, .gang = true});
   gate.open();
-  EXPECT_TRUE(contains(text_of(stream->wait()), "(2 failed, 1 that depend on it did not run)"));
+  EXPECT_TRUE(contains(text_of(stream->wait()), "(2 failed, 1 after them did not run)"));
   EXPECT_TRUE(journal.entries().empty());
 }
 
@@ -267,7 +267,7 @@ TEST(StreamFailure, RefusesOptionsThatMakeNoSense) {
   EXPECT_EQ(open_error({.window_tasks = 0}), "stream: a window of 0" + window);
   EXPECT_EQ(open_error({.window_tasks = 48}), "stream: a window of 48" + window);
   EXPECT_EQ(open_error({.window_tasks = 1 << 19}), "stream: a window of 524288" + window);
-  const std::string edges = " edges; it must be 1 to 268435456";
+  const std::string edges = " edges; it must be 1 to 16777216";
   EXPECT_EQ(open_error({.window_edges = 0}), "stream: room for 0" + edges);
   EXPECT_EQ(open_error({.window_edges = 1 << 29}), "stream: room for 536870912" + edges);
   const std::string bytes = " bytes for arguments; it must be a multiple of 16 and at least 2576";
@@ -311,7 +311,7 @@ TEST(StreamFailure, RefusedTasksLeaveTheStreamAsItWas) {
                          "ends at byte 72, past the 64 bytes of buffer 'x'"));
     task = mix_task(xs, i);
     task.block_count = 0;
-    EXPECT_EQ(error_of(task), "mix: 0 blocks, a task has at least 1");
+    EXPECT_EQ(error_of(task), "mix: 0 blocks, a task has 1 to 1048576");
     task.block_count = 3;
     task.gang = true;
     EXPECT_EQ(error_of(task), fmt::format("task {} (mix): a gang of 3 blocks, but cpu has 2 cores "

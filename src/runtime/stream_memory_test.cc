@@ -225,13 +225,15 @@ TEST(StreamMemory, ABufferIsGoneWhenItsScopeEnds) {
   EXPECT_NE(stream->address(stale.buffer), nullptr);
   must(stream->end_scope());
   EXPECT_EQ(stream->address(stale.buffer), nullptr);
-  EXPECT_NE(text_of(stream.try_add(fill_task(stale, 1))).find("does not exist"), std::string::npos);
+  EXPECT_NE(text_of(stream.try_add(fill_task(stale, 1))).find("its scope has ended"),
+            std::string::npos);
 
   // Its number is given out again; the old id stays wrong.
   stream->begin_scope();
   const View fresh = stream.add_intermediate("fresh", 8);
   ASSERT_EQ(fresh.buffer.index(), stale.buffer.index());
-  EXPECT_NE(text_of(stream.try_add(fill_task(stale, 1))).find("does not exist"), std::string::npos);
+  EXPECT_NE(text_of(stream.try_add(fill_task(stale, 1))).find("its scope has ended"),
+            std::string::npos);
   stream.add(fill_task(fresh, 1));
   must(stream->end_scope());
   EXPECT_EQ(stream.wait().run_count, 1u);
@@ -254,7 +256,7 @@ TEST(StreamMemory, TooManyLiveBuffersAreAnError) {
   const std::unique_ptr<CpuDevice> device = make_device(1);
   StreamOptions options = small_rings();
   options.max_buffers = 3;
-  Numbers x(1, 0);
+  Numbers x(1, 0), other(1, 0);
   TestStream stream(*device, options);
   const View xs = stream.share("x", x);
   stream->begin_scope();
@@ -263,7 +265,7 @@ TEST(StreamMemory, TooManyLiveBuffersAreAnError) {
   const std::string text = "stream: 3 buffers are alive and none can be freed before a scope ends";
   EXPECT_EQ(text_of(stream->add_buffer({.name = "c", .bytes = 8})), text);
   EXPECT_EQ(text_of(stream->add_buffer(
-                {.name = "d", .kind = BufferKind::kExternal, .bytes = 8, .data = x.data()})),
+                {.name = "d", .kind = BufferKind::kExternal, .bytes = 8, .data = other.data()})),
             text);
   must(stream->end_scope());
   stream->begin_scope();
@@ -427,6 +429,35 @@ TEST(StreamMemory, SeveralWorkersNeedNoMoreMemoryEither) {
   const uint64_t after = resident_bytes();
   EXPECT_EQ(stream.wait().run_count, 60'000u);
   EXPECT_LT(after, before + (uint64_t{4} << 20));
+}
+
+TEST(StreamMemory, RefusesTheSameMemoryUnderTwoNames) {
+  const std::unique_ptr<CpuDevice> device = make_device(1);
+  TestStream stream(*device, small_rings());
+  Numbers x(4, 0);
+  const auto add = [&stream](const char* name, BufferKind kind, int64_t* data) {
+    return text_of(stream->add_buffer({.name = name, .kind = kind, .bytes = 16, .data = data}));
+  };
+  EXPECT_EQ(add("x", BufferKind::kExternal, x.data()), "accepted");
+  EXPECT_EQ(add("y", BufferKind::kExternal, x.data() + 1),
+            "buffer 'y' shares memory with buffer 'x'; edges between them would not be found");
+  EXPECT_EQ(add("y", BufferKind::kConstant, x.data() + 1),
+            "buffer 'y' shares memory with buffer 'x'; edges between them would not be found");
+  EXPECT_EQ(add("y", BufferKind::kConstant, x.data() + 2), "accepted");
+  EXPECT_EQ(add("z", BufferKind::kConstant, x.data() + 2), "accepted") << "nobody writes constants";
+}
+
+TEST(StreamMemory, RefusesAnAddressThatDoesNotSuitTheElements) {
+  const std::unique_ptr<CpuDevice> device = make_device(1);
+  TestStream stream(*device, small_rings());
+  Numbers x(2, 0);
+  void* const odd = reinterpret_cast<std::byte*>(x.data()) + 4;
+  const BufferId buffer = must(
+      stream->add_buffer({.name = "odd", .kind = BufferKind::kExternal, .bytes = 8, .data = odd}));
+  const std::string text =
+      text_of(stream.try_add(fill_task(dense_view(buffer, DType::kS64, {1}), 1)));
+  EXPECT_NE(text.find("argument 0 is s64, but buffer 'odd' begins at address"), std::string::npos)
+      << text;
 }
 
 }  // namespace

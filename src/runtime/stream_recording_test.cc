@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -135,8 +136,44 @@ TEST_F(StreamRecording, HoldsEveryBlockAndEveryPartOfACluster) {
   EXPECT_EQ(rows_of(trace, "blocks").size(), 5u);
   EXPECT_EQ(rows_of(trace, "gang").size(), 3u);
   EXPECT_EQ(rows_of(trace, "mixed").size(), 6u);
-  for (size_t row = 0; row < trace.tasks.size(); ++row) expect_all_times_in_order(trace, row);
+  for (const char* kernel : {"blocks", "gang", "mixed"}) {
+    for (const size_t row : rows_of(trace, kernel)) expect_all_times_in_order(trace, row);
+    const std::vector<size_t> joins = rows_of(trace, std::string(kernel) + " (all blocks)");
+    ASSERT_EQ(joins.size(), 1u);
+    EXPECT_FALSE(has_time(trace, joins[0], TaskTime::kStart));
+    for (const size_t row : rows_of(trace, kernel)) {
+      EXPECT_LE(trace.tasks.at(TaskTime::kEnd)[row], trace.tasks.at(TaskTime::kFinish)[joins[0]]);
+    }
+  }
+  EXPECT_EQ(trace.edges.size(), 5u + 3 + 6) << "from each part to its join";
   EXPECT_TRUE(trace.findings.empty()) << findings_of(trace);
+}
+
+// Edges grow with the sum of the blocks of two tasks, not with the product.
+TEST_F(StreamRecording, JoinsTheBlocksOfATask) {
+  const std::unique_ptr<CpuDevice> device = make_device(1);
+  start();
+  {
+    Numbers x(1, 0);
+    TestStream stream(*device);
+    const View xs = stream.share("x", x);
+    TestTask first = named("first", {inout(xs)});
+    first.block_count = 40;
+    TestTask second = named("second", {inout(xs)});
+    second.block_count = 30;
+    stream.add(first);
+    stream.add(second);
+    stream.wait();
+  }
+  const Trace trace = stop();
+  std::map<NamedEdge, int> counts;
+  for (const NamedEdge& edge : edges_of(trace)) ++counts[edge];
+  const std::map<NamedEdge, int> expected = {
+      {{"first", "first (all blocks)", EdgeKind::kOrder}, 40},
+      {{"first (all blocks)", "second", EdgeKind::kData}, 30},
+      {{"second", "second (all blocks)", EdgeKind::kOrder}, 30},
+  };
+  EXPECT_EQ(counts, expected);
 }
 
 TEST_F(StreamRecording, HoldsEdgesWithTheirKinds) {
@@ -179,8 +216,8 @@ TEST_F(StreamRecording, ASkippedTaskIsReadyAndFinishedButNeverStarts) {
     stream.wait();
   }
   const Trace trace = stop();
-  ASSERT_EQ(trace.tasks.size(), 2u);
-  for (const size_t row : {size_t{0}, size_t{1}}) {
+  ASSERT_EQ(trace.tasks.size(), 3u) << "two blocks and their join";
+  for (size_t row = 0; row < trace.tasks.size(); ++row) {
     EXPECT_TRUE(has_time(trace, row, TaskTime::kSubmit));
     EXPECT_TRUE(has_time(trace, row, TaskTime::kReady));
     EXPECT_TRUE(has_time(trace, row, TaskTime::kFinish));

@@ -100,7 +100,6 @@ struct StreamBuffer {
   BufferKind kind = BufferKind::kIntermediate;
   int64_t bytes = -1;  // -1: the index is free
   uint32_t generation = 0;
-  int ring = 0;
   bool is_closed = false;  // its scope has ended
   uint64_t heap_end = 0;
   uint64_t held_count = 0;  // by tasks ever submitted with it
@@ -120,7 +119,8 @@ struct StreamState {
   // Only the submitting thread adds kernels; others look at their names under the lock.
   mutable std::mutex kernels_mutex;
   KernelTable kernels;
-  std::vector<NameId> names;  // of kernels; never moves
+  std::vector<NameId> names;       // of kernels; never moves
+  std::vector<NameId> join_names;  // of their joins; never moves
 
   std::vector<std::unique_ptr<StreamRing>> rings;
   std::unique_ptr<StreamSlot[]> slots;
@@ -140,6 +140,11 @@ struct StreamState {
   std::mutex failure_mutex;
   std::string failure;  // the first one; guarded by failure_mutex
 };
+
+// Of the row that joins the parts of a task with several: see runtime/task_times.h.
+inline uint32_t join_id(const StreamSlot& task) {
+  return task.trace_first + static_cast<uint32_t>(task.part_count);
+}
 
 inline uint64_t make_tag(uint64_t serial, uint32_t slot) { return serial << kSlotBits | slot; }
 inline uint32_t slot_of_tag(uint64_t tag) {

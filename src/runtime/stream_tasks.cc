@@ -16,7 +16,6 @@ namespace gapless {
 namespace {
 
 constexpr uint64_t kArgumentAlignment = 16;
-constexpr int kClusterRoles = 3;
 
 bool is_cohort(const TaskSpec& spec, bool has_clusters) {
   return (spec.gang && spec.block_count > 1) || (spec.core == CoreKind::kMixed && has_clusters);
@@ -35,8 +34,22 @@ Result<void> StreamEngine::check(const TaskSpec& spec) const {
                 state_.device.limits().name, cores, core_kind_name(spec.core));
   }
   for (size_t i = 0; i < spec.arguments.size(); ++i) {
-    const BufferFacts facts = facts_of(spec.arguments[i].view.buffer);
+    const View& view = spec.arguments[i].view;
+    const BufferFacts facts = facts_of(view.buffer);
+    if (facts.bytes < 0 && view.buffer.index() < buffers_.size()) [[unlikely]] {
+      return fail(ErrorCode::kInvalidInput,
+                  "task {} ({}): argument {} is on buffer {:#x}, which is not alive: its scope has "
+                  "ended, or it was never added",
+                  next_serial_, state_.kernels[spec.kernel].name, i, view.buffer.id);
+    }
     GAPLESS_TRY(check_argument(spec, static_cast<int>(i), state_.kernels, facts));
+    const uintptr_t address = reinterpret_cast<uintptr_t>(state_.addresses[view.buffer.index()]);
+    if ((address & static_cast<uintptr_t>(dtype_bytes(view.dtype) - 1)) != 0) [[unlikely]] {
+      return fail(ErrorCode::kInvalidInput,
+                  "task {} ({}): argument {} is {}, but buffer '{}' begins at address {:#x}",
+                  next_serial_, state_.kernels[spec.kernel].name, i, dtype_name(view.dtype),
+                  facts.name, address);
+    }
   }
   for (const TaskId& before : spec.after) {
     const bool is_known =
@@ -127,7 +140,7 @@ void StreamEngine::fill_slot(const TaskSpec& spec, uint32_t index) {
   if (is_cohort(spec, has_clusters)) slot.flags |= kFlagCohort;
   const bool is_split = spec.core == CoreKind::kMixed && has_clusters;
   slot.block_count = spec.block_count;
-  slot.part_count = spec.block_count * (is_split ? kClusterRoles : 1);
+  slot.part_count = spec.block_count * (is_split ? kClusterWorkers : 1);
   slot.parts_left.store(slot.part_count, std::memory_order_relaxed);
   slot.is_poisoned.store(false, std::memory_order_relaxed);
   slot.held_arguments = 0;
@@ -151,12 +164,13 @@ void StreamEngine::record_submit(const TaskSpec& spec, uint32_t index) {
   if (writer == nullptr) return;
   const TaskTimes times(writer, state_.device.orchestrator_lane());
   const uint32_t parts = static_cast<uint32_t>(slot.part_count);
-  slot.trace_first = CpuDevice::reserve_trace_ids(parts);
+  slot.trace_first = CpuDevice::reserve_trace_ids(trace_ids_of(slot.part_count));
   slot.trace_session = writer->session();
   const uint64_t ticks = read_ticks();
   for (uint32_t part = 0; part < parts; ++part) {
     times.submitted(ticks, slot.trace_first + part, state_.names[spec.kernel.id]);
   }
+  if (parts > 1) times.submitted(ticks, join_id(slot), state_.join_names[spec.kernel.id]);
   std::sort(found_.begin(), found_.end(), [](const Dependency& a, const Dependency& b) {
     return a.task != b.task ? a.task < b.task : a.kind < b.kind;
   });
@@ -169,10 +183,9 @@ void StreamEngine::record_submit(const TaskSpec& spec, uint32_t index) {
       continue;
     }
     previous = dependency.task;
-    for (uint32_t from = 0; from < static_cast<uint32_t>(producer.part_count); ++from) {
-      for (uint32_t to = 0; to < parts; ++to) {
-        times.edge(producer.trace_first + from, slot.trace_first + to, dependency.kind);
-      }
+    const uint32_t from = producer.part_count > 1 ? join_id(producer) : producer.trace_first;
+    for (uint32_t to = 0; to < parts; ++to) {
+      times.edge(from, slot.trace_first + to, dependency.kind);
     }
   }
 }

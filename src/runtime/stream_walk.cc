@@ -4,7 +4,6 @@
 // that wait on it, lets go of its buffers, and last of all gives its slot back.
 
 #include <bit>
-#include <chrono>
 #include <span>
 
 #include <fmt/core.h>
@@ -15,12 +14,6 @@
 
 namespace gapless {
 namespace {
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 class StreamWalk {
  public:
@@ -106,9 +99,10 @@ class StreamWalk {
   void record_ready(uint32_t slot, uint64_t ticks) {
     const StreamSlot& task = state_.slots[slot];
     if (!is_recorded(task)) return;
-    for (int32_t part = 0; part < task.part_count; ++part) {
-      times_.ready(ticks, task.trace_first + static_cast<uint32_t>(part), name_of(task));
+    for (uint32_t part = 0; part < static_cast<uint32_t>(task.part_count); ++part) {
+      times_.ready(ticks, task.trace_first + part, name_of(task));
     }
+    if (task.part_count > 1) times_.ready(ticks, join_id(task), join_name_of(task));
   }
 
   TaskTimes& times() { return times_; }
@@ -127,6 +121,10 @@ class StreamWalk {
 
   NameId name_of(const StreamSlot& task) const {
     return state_.names[task.kernel.load(std::memory_order_relaxed)];
+  }
+
+  NameId join_name_of(const StreamSlot& task) const {
+    return state_.join_names[task.kernel.load(std::memory_order_relaxed)];
   }
 
   // False when the stream is over. Spins, then parks.
@@ -196,7 +194,7 @@ class StreamWalk {
     finish_part(task, taken.task);
   }
 
-  void run_part(uint32_t slot, int32_t block, MixedRole role, uint64_t ticks) {
+  void run_part(uint32_t slot, int32_t block, MixedRole role, uint64_t ticks) noexcept {
     StreamSlot& task = state_.slots[slot];
     TaskContext::Fields& fields = worker_.context.fields();
     fields.arguments = task.arguments;
@@ -208,7 +206,7 @@ class StreamWalk {
     fields.role = role;
     worker_.task.store(slot, std::memory_order_relaxed);
     worker_.set_activity(Activity::kRunning);
-    const uint32_t id = task.trace_first + part_of(static_cast<uint32_t>(block), role);
+    const uint32_t id = task.trace_first + part_of(block, role);
     const bool is_traced = is_recorded(task);
     if (is_traced) {
       times_.taken(ticks, id, name_of(task));
@@ -217,6 +215,7 @@ class StreamWalk {
     if (task.run != nullptr) task.run(worker_.context);
     if (is_traced) {
       times_.ended(id, name_of(task));
+      record_part_end(task, id);
       times_.finished(id, name_of(task));
     }
     ++worker_.counts.run;
@@ -229,11 +228,9 @@ class StreamWalk {
   void leave_out(uint32_t slot, uint32_t part) {
     const StreamSlot& task = state_.slots[slot];
     ++worker_.counts.cancelled;
-    if (is_recorded(task)) times_.finished(task.trace_first + part, name_of(task));
-  }
-
-  static uint32_t part_of(uint32_t block, MixedRole role) {
-    return role == MixedRole::kWhole ? block : block * 3 + static_cast<uint32_t>(role) - 1;
+    if (!is_recorded(task)) return;
+    record_part_end(task, task.trace_first + part);
+    times_.finished(task.trace_first + part, name_of(task));
   }
 
   void note_failure(StreamSlot& task, uint32_t slot, int32_t block) {
@@ -253,7 +250,10 @@ class StreamWalk {
   }
 
   void finish_part(StreamSlot& task, uint32_t slot) {
-    if (task.part_count > 1 && task.parts_left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    if (task.part_count > 1) {
+      if (task.parts_left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+      if (is_recorded(task)) times_.finished(join_id(task), join_name_of(task));
+    }
     worker_.ready.clear();
     end_task(slot);
     finish_skipped();
@@ -308,7 +308,7 @@ class StreamWalk {
     if (decision == Cohort::Decision::kRun) {
       run_part(slot, member.block, member.role, ticks);
     } else {
-      leave_out(slot, part_of(static_cast<uint32_t>(member.block), member.role));
+      leave_out(slot, part_of(member.block, member.role));
     }
     worker_.reservation.store(nullptr, std::memory_order_relaxed);
     if (cohort.left.fetch_sub(1, std::memory_order_acq_rel) == 1) state_.board.dissolve(cohort);
@@ -319,14 +319,15 @@ class StreamWalk {
     const StreamSlot& task = state_.slots[slot];
     if (!is_recorded(task)) return;
     record_ready(slot, read_ticks());
-    for (int32_t part = 0; part < task.part_count; ++part) {
-      times_.finished(task.trace_first + static_cast<uint32_t>(part), name_of(task));
+    for (uint32_t part = 0; part < static_cast<uint32_t>(task.part_count); ++part) {
+      record_part_end(task, task.trace_first + part);
+      times_.finished(task.trace_first + part, name_of(task));
     }
+    if (task.part_count > 1) times_.finished(join_id(task), join_name_of(task));
   }
 
-  static NameId search_name() {
-    static const NameId name = intern_name("search");
-    return name;
+  void record_part_end(const StreamSlot& task, uint32_t id) {
+    if (task.part_count > 1) times_.edge(id, join_id(task), EdgeKind::kOrder);
   }
 
   StreamState& state_;
@@ -353,6 +354,7 @@ void hand_over(StreamState& state, Worker& own, uint32_t slot) {
       return;
     }
   }
+  if (count > 1) own.next_victim = own.next_victim % (count - 1) + 1;  // another one next time
   state.scheduler.push(*chosen, {&slot, 1});
 }
 

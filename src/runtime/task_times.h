@@ -11,14 +11,32 @@
 //   finish    the worker begins to count the end for the successors
 //
 // One clock read may serve several records: a task costs about five reads.
+//
+// A task with several parts (blocks, or blocks and roles) has a row for each, and one more for
+// their join: it has no start, each part has an edge to it, and it has the edges to the successors.
+// So edges grow with the number of parts and not with the product of two such numbers.
 
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "gapless/trace.h"
 
 namespace gapless {
+
+inline constexpr std::string_view kJoinSuffix = " (all blocks)";
+
+// Numbers that a task takes: of its parts, and of the join after them.
+inline uint32_t trace_ids_of(int32_t part_count) {
+  return static_cast<uint32_t>(part_count) + (part_count > 1 ? 1 : 0);
+}
+
+// What a worker that finds no task is doing.
+inline NameId search_name() {
+  static const NameId name = intern_name("search");
+  return name;
+}
 
 class TaskTimes {
  public:

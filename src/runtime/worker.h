@@ -20,7 +20,15 @@ struct Cohort;
 
 // A worker of a device without clusters runs every kind; in a cluster a worker is one of the three.
 enum class WorkerKind : uint8_t { kAny = 0, kCube = 1, kVector = 2 };
-inline constexpr int kQueueKinds = 3;  // by WorkerKind
+inline constexpr int kQueueKinds = 3;      // by WorkerKind
+inline constexpr int kClusterWorkers = 3;  // a cube and two vector workers
+
+// Parts of a task are numbered by block, and within a block by role.
+inline uint32_t part_of(int32_t block, MixedRole role) {
+  const uint32_t number = static_cast<uint32_t>(block);
+  if (role == MixedRole::kWhole) return number;
+  return number * kClusterWorkers + static_cast<uint32_t>(role) - 1;
+}
 
 inline constexpr uint32_t kMailboxClosed = kNoTask;    // the worker has something to do
 inline constexpr uint32_t kMailboxOpen = kNoTask - 1;  // it looks here next
