@@ -3,7 +3,7 @@
 // Cohorts: tasks whose parts must run at the same time: gangs, and mixed tasks on clusters.
 //
 // A cohort gets all its workers at once or none: workers are reserved, idle or not, under one lock,
-// and a reserved worker comes when its present task has ended, before it takes any other. So two
+// and a reserved worker comes when what it has taken already has ended. So two
 // cohorts never wait for workers of each other. They are served in the order in which they became
 // ready; one that does not fit yet holds back those behind it, so that no large gang starves.
 

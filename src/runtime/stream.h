@@ -14,7 +14,8 @@
 // outside does not hold up the tasks of the scopes inside. What can never fit is an error at once.
 //
 // One thread uses a stream. It is worker 0: while it waits it works. Where there are more workers
-// they run tasks as soon as these are ready.
+// they run tasks as soon as these are ready. A gang as large as the device needs this thread too,
+// and its other workers wait until it calls again.
 
 #pragma once
 
@@ -61,7 +62,7 @@ class Stream final : public TaskSink {
   Result<KernelId> add_kernel(std::string name, KernelFunction run);
   // External and constant buffers live until the stream is gone; they must have an address.
   Result<BufferId> add_buffer(const BufferSpec& spec) override;
-  // After a failure or cancel() nothing is taken until wait() has returned the error.
+  // After a failure or cancel() nothing is taken until wait() has been called.
   Result<TaskId> add_task(const TaskSpec& spec) override;
   void begin_scope() override;
   Result<void> end_scope() override;
