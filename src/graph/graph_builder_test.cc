@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -428,6 +429,40 @@ TEST(GraphBuilder, KeepsTheOrderOfProgramsWhenItReduces) {
     EXPECT_EQ(Closure(reduced), Closure(full));
     for (const GraphEdge& edge : edges_of(full)) EXPECT_LT(edge.producer, edge.consumer);
   }
+}
+
+// Goal: the quick look never takes what the close one refuses.
+// Method: random views, many of them wrong by a little, and hostile ones.
+TEST(GraphBuilder, TheQuickLookAtAViewIsRight) {
+  KernelTable kernels;
+  const KernelId kernel = *kernels.add("kernel", nullptr);
+  std::mt19937_64 random(1);
+  const auto pick = [&random](int64_t least, int64_t most) {
+    return std::uniform_int_distribution<int64_t>(least, most)(random);
+  };
+  uint32_t plain_count = 0;
+  for (int round = 0; round < 200000; ++round) {
+    View view;
+    view.rank = static_cast<uint8_t>(pick(0, 5));
+    view.dtype = static_cast<DType>(pick(0, kDTypeCount - 1));
+    view.offset = pick(0, 9) == 0 ? pick(-5, INT64_MAX) : pick(-1, 20);
+    for (size_t i = 0; i < kMaxRank; ++i) {
+      const bool is_used = i < view.rank || pick(0, 19) == 0;
+      if (!is_used) continue;
+      view.shape[i] =
+          static_cast<int32_t>(pick(0, 19) == 0 ? pick(INT32_MIN, INT32_MAX) : pick(0, 4));
+      view.strides[i] = pick(0, 19) == 0 ? pick(INT64_MIN, INT64_MAX) : pick(-1, 8);
+    }
+    const int64_t bytes = pick(0, 400);
+    if (!is_plainly_inside(view, bytes)) continue;
+    ++plain_count;
+    const Argument argument = in(view);
+    const TaskSpec spec = {.kernel = kernel, .arguments = {&argument, 1}};
+    const Result<void> close =
+        check_argument(spec, 0, kernels, {bytes, BufferKind::kExternal, "x"});
+    ASSERT_TRUE(close.has_value()) << close.error().message;
+  }
+  EXPECT_GT(plain_count, 10000u);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ constexpr uint64_t kNobody = ~uint64_t{0};
 constexpr size_t kFirstBucketCount = 64;
 constexpr uint32_t kFirstReaderPrune = 16;
 constexpr uint64_t kFirstSweep = 4096;
-constexpr size_t kIdleNodes = 64;  // so many are worth the going over
+constexpr size_t kIdleNodes = 8;  // so many are worth the going over
 
 // One distinct view. The key takes a cache line and what changes takes the next.
 struct alignas(64) Node {
@@ -40,6 +40,7 @@ struct alignas(64) Node {
   uint32_t next_in_bucket = kNone;  // or the next free node
   uint32_t hash = 0;
   bool in_use = false;
+  bool is_dead = false;  // about to be dropped: links to it are to be cut
 };
 static_assert(sizeof(Node) == 128);
 
@@ -132,7 +133,7 @@ class TensorMap::Impl {
 
   bool may_be_awaited(uint64_t task) const { return task != kNobody && is_live_(owner_, task); }
   void prune_readers(Node& node);
-  void cut_dead_links(Node& node, const std::vector<bool>& is_dead);
+  void cut_dead_links(Node& node);
   void sweep();
   static bool is_empty(const Node& node) {
     return node.writer == kNobody && node.first_reader == kNone;
@@ -256,6 +257,7 @@ void TensorMap::Impl::drop(uint32_t number) {
   drop_readers(node);
   drop_links(node);
   node.in_use = false;
+  node.is_dead = false;
   node.next_in_bucket = free_node_;
   free_node_ = number;
   --node_count_;
@@ -391,24 +393,20 @@ void TensorMap::Impl::access(uint64_t task, std::span<const Argument> arguments,
 // Nodes that were covered twice with nobody in between know nothing. Kept, they would have to be
 // gone over at every access of what covers them.
 void TensorMap::Impl::drop_idle_nodes() {
-  std::vector<bool> is_dead(nodes_.size(), false);
+  found_nodes_.clear();
+  // Another argument of the same task may have used it meanwhile; several may have covered it.
+  for (const uint32_t number : idle_nodes_) nodes_[number].is_dead = is_empty(nodes_[number]);
   for (const uint32_t number : idle_nodes_) {
-    // Another argument of the same task may have used it; several may have covered it.
-    is_dead[number] = nodes_[number].in_use && is_empty(nodes_[number]);
-  }
-  std::vector<bool> is_cut(nodes_.size(), false);
-  for (const uint32_t number : idle_nodes_) {
-    if (!is_dead[number]) continue;
+    if (!nodes_[number].is_dead) continue;
     for (uint32_t link = nodes_[number].first_link; link != kNone; link = links_[link].next) {
-      const uint32_t other = links_[link].node;
-      if (is_dead[other] || is_cut[other]) continue;
-      is_cut[other] = true;
-      cut_dead_links(nodes_[other], is_dead);
+      found_nodes_.push_back(links_[link].node);
     }
   }
+  std::sort(found_nodes_.begin(), found_nodes_.end());
+  found_nodes_.erase(std::unique(found_nodes_.begin(), found_nodes_.end()), found_nodes_.end());
+  for (const uint32_t number : found_nodes_) cut_dead_links(nodes_[number]);
   for (const uint32_t number : idle_nodes_) {
-    if (!is_dead[number]) continue;
-    is_dead[number] = false;
+    if (!nodes_[number].is_dead) continue;
     index_.remove(number);
     drop(number);
     ++swept_count_;
@@ -431,12 +429,12 @@ void TensorMap::Impl::prune_readers(Node& node) {
   }
 }
 
-void TensorMap::Impl::cut_dead_links(Node& node, const std::vector<bool>& is_dead) {
+void TensorMap::Impl::cut_dead_links(Node& node) {
   uint32_t* to = &node.first_link;
   while (*to != kNone) {
     const uint32_t number = *to;
     Link& link = links_[number];
-    if (!is_dead[link.node]) {
+    if (!nodes_[link.node].is_dead) {
       to = &link.next;
       continue;
     }
@@ -447,18 +445,16 @@ void TensorMap::Impl::cut_dead_links(Node& node, const std::vector<bool>& is_dea
 }
 
 void TensorMap::Impl::sweep() {
-  std::vector<bool> is_dead(nodes_.size(), false);
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    if (!nodes_[i].in_use) continue;
-    prune_readers(nodes_[i]);
-    is_dead[i] = nodes_[i].first_reader == kNone && !may_be_awaited(nodes_[i].writer);
+  for (Node& node : nodes_) {
+    if (!node.in_use) continue;
+    prune_readers(node);
+    node.is_dead = node.first_reader == kNone && !may_be_awaited(node.writer);
+  }
+  for (Node& node : nodes_) {
+    if (node.in_use && !node.is_dead) cut_dead_links(node);
   }
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    if (!nodes_[i].in_use) continue;
-    if (!is_dead[i]) {
-      cut_dead_links(nodes_[i], is_dead);
-      continue;
-    }
+    if (!nodes_[i].is_dead) continue;
     index_.remove(static_cast<uint32_t>(i));
     drop(static_cast<uint32_t>(i));
     ++swept_count_;

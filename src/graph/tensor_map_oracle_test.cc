@@ -290,6 +290,40 @@ TEST(TensorMapOracle, AgreesWhenBuffersGoAndComeBack) {
   EXPECT_GT(outcome.required_count, 1000u);
 }
 
+// Small tiles, and large ones that cover many of them again and again: what the map drops then must
+// not have been needed.
+TEST(TensorMapOracle, AgreesWhenSlicesAreCoveredAgainAndAgain) {
+  const View whole = dense_view(BufferId{0}, DType::kU8, {8, 16});
+  uint64_t swept_count = 0;
+  for (uint32_t seed = 0; seed < test_effort(200); ++seed) {
+    std::mt19937 random(seed);
+    TensorMap map;
+    Oracle oracle(1);
+    Closure found;
+    Closure required;
+    std::vector<Dependency> dependencies;
+    for (size_t task = 0; task < 200; ++task) {
+      std::vector<Argument> arguments;
+      for (int i = pick(random, 1, 3); i > 0; --i) {
+        const int largest = pick(random, 0, 3) == 0 ? 8 : 2;
+        const int row = pick(random, 0, 8 - largest);
+        const int column = pick(random, 0, 16 - 2 * largest);
+        const Tile part = {.row = row, .rows = largest, .column = column, .columns = 2 * largest};
+        arguments.push_back({tile(whole, part), static_cast<Access>(pick(random, 0, 2))});
+      }
+      found.add_task();
+      required.add_task();
+      dependencies.clear();
+      map.access(task, arguments, dependencies);
+      for (const Dependency& dependency : dependencies) found.add(dependency.task, task);
+      for (const size_t other : oracle.access(task, arguments).all) required.add(other, task);
+      ASSERT_EQ(found.of(task), required.of(task)) << "seed " << seed << ": task " << task;
+    }
+    swept_count += map.stats().swept_count;
+  }
+  EXPECT_GT(swept_count, test_effort(1000));
+}
+
 bool is_not_done(const void* owner, uint64_t task) {
   return task >= *static_cast<const uint64_t*>(owner);
 }

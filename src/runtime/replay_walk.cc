@@ -119,16 +119,7 @@ class Walk {
 
   void run_part(RunTask& task, uint32_t number, int32_t block, MixedRole role,
                 uint64_t ticks) noexcept {
-    TaskContext::Fields& fields = worker_.context.fields();
-    fields.arguments = task.arguments;
-    fields.scalars = task.scalars;
-    fields.argument_count = task.argument_count;
-    fields.scalar_count = task.scalar_count;
-    fields.block_index = block;
-    fields.block_count = plan_.links[number].block_count;
-    fields.role = role;
-    worker_.task.store(number, std::memory_order_relaxed);
-    worker_.set_activity(Activity::kRunning);
+    begin_part(worker_, task, {number, block, plan_.links[number].block_count, role});
     const uint32_t id = kRecord ? trace_id(task) + part_of(block, role) : 0;
     const NameId name = kRecord ? plan_.names[task.kernel.id] : NameId{};
     if (kRecord) {

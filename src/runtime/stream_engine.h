@@ -63,6 +63,7 @@ class StreamEngine final : public Program {
   Result<BufferId> add_intermediate(const BufferSpec& spec);
   Result<void> check_aliases(const BufferSpec& spec) const;
 
+  bool is_plainly_right(const Argument& argument) const;
   Result<void> check(const TaskSpec& spec) const;
   uint32_t take_slot(StreamRing& ring, int number);
   void copy_arguments(const TaskSpec& spec, StreamRing& ring, int number, StreamSlot& slot);

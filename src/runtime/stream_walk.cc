@@ -196,16 +196,7 @@ class StreamWalk {
 
   void run_part(uint32_t slot, int32_t block, MixedRole role, uint64_t ticks) noexcept {
     StreamSlot& task = state_.slots[slot];
-    TaskContext::Fields& fields = worker_.context.fields();
-    fields.arguments = task.arguments;
-    fields.scalars = task.scalars;
-    fields.argument_count = task.argument_count;
-    fields.scalar_count = task.scalar_count;
-    fields.block_index = block;
-    fields.block_count = task.block_count;
-    fields.role = role;
-    worker_.task.store(slot, std::memory_order_relaxed);
-    worker_.set_activity(Activity::kRunning);
+    begin_part(worker_, task, {slot, block, task.block_count, role});
     const uint32_t id = task.trace_first + part_of(block, role);
     const bool is_traced = is_recorded(task);
     if (is_traced) {

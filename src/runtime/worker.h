@@ -86,6 +86,30 @@ struct alignas(128) Worker {
   }
 };
 
+// One part of a task.
+struct TaskPart {
+  uint32_t task = kNoTask;
+  int32_t block = 0;
+  int32_t block_count = 1;
+  MixedRole role = MixedRole::kWhole;
+};
+
+// Makes the worker's context that of the part, and says that the worker runs it. A Task has run,
+// arguments, scalars and their counts.
+template <typename Task>
+void begin_part(Worker& worker, const Task& task, const TaskPart& part) {
+  TaskContext::Fields& fields = worker.context.fields();
+  fields.arguments = task.arguments;
+  fields.scalars = task.scalars;
+  fields.argument_count = task.argument_count;
+  fields.scalar_count = task.scalar_count;
+  fields.block_index = part.block;
+  fields.block_count = part.block_count;
+  fields.role = part.role;
+  worker.task.store(part.task, std::memory_order_relaxed);
+  worker.set_activity(Activity::kRunning);
+}
+
 // A flat interface: a recorded graph that is replayed, or a stream.
 class Program {
  public:
