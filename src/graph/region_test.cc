@@ -147,7 +147,7 @@ TEST(Region, OfAnyViewHasItsBytes) {
     ++exact_count;
     ASSERT_EQ(bytes, expected) << view_text(view);
   }
-  EXPECT_GT(exact_count, 10000);
+  EXPECT_GT(exact_count, static_cast<int>(test_effort(10000)));
 }
 
 TEST(Region, NeverMissesAnOverlapAndNeverClaimsACover) {
@@ -172,8 +172,8 @@ TEST(Region, NeverMissesAnOverlapAndNeverClaimsACover) {
     safe_overlap_count += overlaps(a, b) && !overlap ? 1 : 0;
     safe_cover_count += cover && !covers(a, b) ? 1 : 0;
   }
-  EXPECT_GT(overlap_count, 3000);
-  EXPECT_GT(cover_count, 300);
+  EXPECT_GT(overlap_count, static_cast<int>(test_effort(3000)));
+  EXPECT_GT(cover_count, static_cast<int>(test_effort(300)));
   EXPECT_EQ(safe_overlap_count, 0);  // so few blocks are always enumerated
   EXPECT_LT(safe_cover_count, cover_count / 20);
   RecordProperty("undecided_covers", safe_cover_count);
@@ -202,8 +202,8 @@ TEST(Region, IsRightForRectanglesOfOneBuffer) {
     ASSERT_EQ(overlaps(a, b), overlap) << view_text(one) << " and " << view_text(other);
     ASSERT_EQ(covers(a, b), cover) << view_text(one) << " and " << view_text(other);
   }
-  EXPECT_GT(overlap_count, 5000);
-  EXPECT_GT(cover_count, 1000);
+  EXPECT_GT(overlap_count, static_cast<int>(test_effort(5000)));
+  EXPECT_GT(cover_count, static_cast<int>(test_effort(1000)));
 }
 
 TEST(Region, SeesRectanglesOfDifferentElementTypesAsBytes) {
@@ -246,9 +246,9 @@ TEST(Region, IsRightWhereOneStrideDividesTheOther) {
     ASSERT_EQ(overlaps(b, a), overlap) << view_text(coarse) << " and " << view_text(fine);
     ASSERT_EQ(covers(b, a), cover) << view_text(fine) << " and " << view_text(coarse);
   }
-  EXPECT_GT(overlap_count, 5000);
-  EXPECT_LT(overlap_count, 25000);
-  EXPECT_GT(cover_count, 300);
+  EXPECT_GT(overlap_count, static_cast<int>(test_effort(5000)));
+  EXPECT_LT(overlap_count, static_cast<int>(test_effort(25000)));
+  EXPECT_GT(cover_count, static_cast<int>(test_effort(300)));
 }
 
 // Too many blocks to go over one by one: the strides divide each other, so that is not needed.

@@ -269,7 +269,7 @@ TEST(TensorMapOracle, FindsEveryOrderingThatBytesRequire) {
     run_program(seed, {}, outcome);
     if (HasFatalFailure()) return;
   }
-  EXPECT_GT(outcome.required_count, 10000u);
+  EXPECT_GT(outcome.required_count, test_effort(10000));
 }
 
 TEST(TensorMapOracle, FindsNothingElseForRectangles) {
@@ -278,7 +278,7 @@ TEST(TensorMapOracle, FindsNothingElseForRectangles) {
     run_program(seed, {.only_rectangles = true}, outcome);
     if (HasFatalFailure()) return;
   }
-  EXPECT_GT(outcome.required_count, 10000u);
+  EXPECT_GT(outcome.required_count, test_effort(10000));
 }
 
 TEST(TensorMapOracle, AgreesWhenBuffersGoAndComeBack) {

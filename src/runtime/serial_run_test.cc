@@ -47,7 +47,10 @@ void invert_raw(TaskContext& context) {
 // Not its own inverse and not commutative: the order of such tasks shows.
 void times_three_plus(TaskContext& context) {
   const TensorRef<int64_t> y = context.tensor<int64_t>(0);
-  for (int64_t i = 0; i < y.extent(0); ++i) y.store(y.load(i) * 3 + context.scalar(0), i);
+  for (int64_t i = 0; i < y.extent(0); ++i) {
+    const uint64_t value = static_cast<uint64_t>(y.load(i)) * 3;  // wraps
+    y.store(static_cast<int64_t>(value + static_cast<uint64_t>(context.scalar(0))), i);
+  }
 }
 
 void read_outside(TaskContext& context) {
