@@ -33,6 +33,28 @@ SliceArrows::SliceArrows(const SliceLayout& layout) {
   index_by_slice(slice_limit);
 }
 
+namespace {
+
+// By task without a slice that others wait for: of the tasks with a slice that it waits for, the
+// one that ended last.
+std::vector<uint32_t> last_joined_tasks(const Trace& trace) {
+  std::vector<bool> is_awaited(trace.tasks.size(), false);
+  for (const uint32_t producer : trace.edges.producer) is_awaited[producer] = true;
+  std::vector<uint32_t> last(trace.tasks.size(), kNoIndex);
+  const std::vector<int64_t>& end_ns = trace.tasks.at(TaskTime::kEnd);
+  for (size_t i = 0; i < trace.edges.size(); ++i) {
+    const uint32_t producer = trace.edges.producer[i];
+    const uint32_t consumer = trace.edges.consumer[i];
+    if (is_drawn(trace.tasks, consumer) || !is_drawn(trace.tasks, producer)) continue;
+    if (!is_awaited[consumer]) continue;
+    uint32_t& known = last[consumer];
+    if (known == kNoIndex || end_ns[producer] > end_ns[known]) known = producer;
+  }
+  return last;
+}
+
+}  // namespace
+
 // Ends the arrow that `chain` holds, if it can be drawn.
 void SliceArrows::close(Chain& chain) {
   chain.sort();
@@ -84,12 +106,17 @@ void SliceArrows::add_flows(const SliceLayout& layout, Chain& chain) {
   close(chain);
 }
 
+// A task without a slice that joins others (the blocks of one task) is passed through: the arrow
+// begins at the one of them that ended last, which is what the consumer waited for.
 void SliceArrows::add_edges(const SliceLayout& layout, Chain& chain) {
   const Trace& trace = layout.trace;
+  const std::vector<uint32_t> last_joined = last_joined_tasks(trace);
   for (size_t i = 0; i < trace.edges.size(); ++i) {
-    const uint32_t producer = trace.edges.producer[i];
+    uint32_t producer = trace.edges.producer[i];
     const uint32_t consumer = trace.edges.consumer[i];
-    if (!is_drawn(trace.tasks, producer) || !is_drawn(trace.tasks, consumer)) {
+    if (!is_drawn(trace.tasks, producer)) producer = last_joined[producer];
+    if (!is_drawn(trace.tasks, consumer) && last_joined[consumer] != kNoIndex) continue;
+    if (producer == kNoIndex || !is_drawn(trace.tasks, consumer)) {
       ++lost_count_;
       continue;
     }

@@ -111,5 +111,26 @@ TEST(SliceArrows, EdgesJoinTheSlicesOfTasks) {
                                                   {3, 2, FlowPhase::kIn}}));
 }
 
+// Tasks 1 and 2 are blocks, 3 joins them and has no slice, 4 waits for the join.
+TEST(SliceArrows, GoThroughATaskThatOnlyJoins) {
+  TraceBuilder builder = builder_with_spans(3);
+  const auto run = [&builder](uint64_t task, uint32_t lane, int64_t start_ns, int64_t end_ns) {
+    builder.task_time(task, TaskTime::kStart, start_ns, lane, kNoIndex);
+    builder.task_time(task, TaskTime::kEnd, end_ns, lane, kNoIndex);
+  };
+  run(1, 0, 100, 180);
+  run(2, 1, 100, 150);
+  builder.task_time(3, TaskTime::kReady, 100, kNoIndex, kNoIndex);
+  builder.task_time(3, TaskTime::kFinish, 190, kNoIndex, kNoIndex);
+  run(4, 2, 200, 300);
+  builder.edge(1, 3);
+  builder.edge(2, 3);
+  builder.edge(3, 4);
+  const Trace trace = builder.finish();
+  // Slices are the three spans and then the tasks: the arrow goes from task 1 to task 4.
+  EXPECT_EQ(all_points(trace), (Points{{3, 1, FlowPhase::kOut}, {6, 1, FlowPhase::kIn}}));
+  EXPECT_EQ(SliceArrows(SliceLayout(trace)).lost_count(), 0u);
+}
+
 }  // namespace
 }  // namespace gapless
