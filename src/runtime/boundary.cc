@@ -3,6 +3,7 @@
 #include "runtime/boundary.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gapless {
 namespace {
@@ -61,11 +62,6 @@ Result<void> Boundary::bind(const Graph& graph, std::span<const Binding> binding
 }
 
 Result<void> Boundary::check(const Graph& graph) const {
-  struct Range {
-    const std::byte* begin;
-    const std::byte* end;
-    size_t buffer;
-  };
   std::vector<Range> ranges;
   for (size_t i = 0; i < graph.buffers.size(); ++i) {
     const GraphBuffer& buffer = graph.buffers[i];
@@ -82,6 +78,10 @@ Result<void> Boundary::check(const Graph& graph) const {
     }
     ranges.push_back({addresses_[i], addresses_[i] + buffer.bytes, i});
   }
+  return check_aliases(graph, std::move(ranges));
+}
+
+Result<void> Boundary::check_aliases(const Graph& graph, std::vector<Range> ranges) const {
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.buffer < b.buffer;
   });

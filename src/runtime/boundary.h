@@ -39,7 +39,13 @@ class Boundary {
   const std::vector<std::byte*>& addresses() const { return addresses_; }
 
  private:
+  struct Range {
+    const std::byte* begin;
+    const std::byte* end;
+    size_t buffer;
+  };
   Result<void> check(const Graph& graph) const;
+  Result<void> check_aliases(const Graph& graph, std::vector<Range> ranges) const;
 
   std::vector<std::byte*> addresses_;
   std::vector<int64_t> alignments_;  // by buffer: of the largest element type that is used

@@ -19,22 +19,30 @@ bool CohortBoard::fits(const Worker& worker, CoreKind core) const {
                                  : worker.kind == WorkerKind::kVector;
 }
 
+// A cluster a block.
+bool CohortBoard::choose_clusters(int32_t first_block, int32_t block_count,
+                                  std::vector<Cohort::Member>& members) const {
+  const int32_t end_block = first_block + block_count;
+  int32_t block = first_block;
+  for (size_t first = 0; first + 2 < workers_.size() && block < end_block; first += 3) {
+    if (reserved_[first] || reserved_[first + 1] || reserved_[first + 2]) continue;
+    for (size_t i = first; i < first + 3; ++i) {
+      members.push_back({static_cast<int>(i), block, workers_[i]->role});
+    }
+    ++block;
+  }
+  return block == end_block;
+}
+
 // Idle workers are taken first: they can come at once. The thread that submits comes last.
 bool CohortBoard::choose_members(const CohortNeed& need, int32_t first_block, int32_t block_count,
                                  std::vector<Cohort::Member>& members) const {
   members.clear();
+  if (need.core == CoreKind::kMixed && workers_[0]->kind != WorkerKind::kAny) {
+    return choose_clusters(first_block, block_count, members);
+  }
   const int32_t end_block = first_block + block_count;
   int32_t block = first_block;
-  if (need.core == CoreKind::kMixed && workers_[0]->kind != WorkerKind::kAny) {
-    for (size_t first = 0; first + 2 < workers_.size() && block < end_block; first += 3) {
-      if (reserved_[first] || reserved_[first + 1] || reserved_[first + 2]) continue;
-      for (size_t i = first; i < first + 3; ++i) {
-        members.push_back({static_cast<int>(i), block, workers_[i]->role});
-      }
-      ++block;
-    }
-    return block == end_block;
-  }
   for (const bool wants_idle : {true, false}) {
     for (size_t i = workers_.size(); i-- > 0 && block < end_block;) {
       // What a worker does may change between the two rounds, so the second takes any that is left:

@@ -68,6 +68,8 @@ class CohortBoard {
  private:
   void serve();
   bool try_reserve(CohortNeed& need);
+  bool choose_clusters(int32_t first_block, int32_t block_count,
+                       std::vector<Cohort::Member>& members) const;
   bool choose_members(const CohortNeed& need, int32_t first_block, int32_t block_count,
                       std::vector<Cohort::Member>& members) const;
   bool fits(const Worker& worker, CoreKind core) const;

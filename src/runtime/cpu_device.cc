@@ -54,7 +54,7 @@ std::string worker_name(const Worker& worker) {
 }  // namespace
 
 std::string worker_text(const Worker& worker, const std::string& task_text) {
-  const std::string name = worker_name(worker);
+  std::string name = worker_name(worker);
   switch (worker.activity.load(std::memory_order_relaxed)) {
     case Activity::kOutside:
       return fmt::format("{}: outside the run", name);
@@ -72,61 +72,61 @@ std::string worker_text(const Worker& worker, const std::string& task_text) {
 
 CpuDevice::CpuDevice(const CpuDeviceOptions& options) : options_(options) {}
 
-Result<std::unique_ptr<CpuDevice>> CpuDevice::create(const CpuDeviceOptions& given) {
-  CpuDeviceOptions options = given;
+Result<std::unique_ptr<CpuDevice>> CpuDevice::create(const CpuDeviceOptions& options) {
+  CpuDeviceOptions chosen = options;
   const std::vector<int> cpus = allowed_cpus();
-  if (options.cluster_count < 0 || options.worker_count < 0) {
+  if (chosen.cluster_count < 0 || chosen.worker_count < 0) {
     return fail(ErrorCode::kInvalidInput, "cpu device: {} workers in {} clusters; none is negative",
-                options.worker_count, options.cluster_count);
+                chosen.worker_count, chosen.cluster_count);
   }
-  if (options.cluster_count > 0) {
-    const int64_t wanted = int64_t{options.cluster_count} * kClusterWorkers;
-    if (options.worker_count != 0 && options.worker_count != wanted) {
+  if (chosen.cluster_count > 0) {
+    const int64_t wanted = int64_t{chosen.cluster_count} * kClusterWorkers;
+    if (chosen.worker_count != 0 && chosen.worker_count != wanted) {
       return fail(ErrorCode::kInvalidInput,
                   "cpu device: {} workers do not make {} clusters; a cluster has {}",
-                  options.worker_count, options.cluster_count, kClusterWorkers);
+                  chosen.worker_count, chosen.cluster_count, kClusterWorkers);
     }
     if (wanted > kMaxWorkers) {
       return fail(ErrorCode::kInvalidInput, "cpu device: {} workers in {} clusters; the most is {}",
-                  wanted, options.cluster_count, kMaxWorkers);
+                  wanted, chosen.cluster_count, kMaxWorkers);
     }
-    options.worker_count = static_cast<int>(wanted);
+    chosen.worker_count = static_cast<int>(wanted);
   }
-  if (options.worker_count == 0)
-    options.worker_count = std::max<int>(1, static_cast<int>(cpus.size()));
-  if (options.worker_count > kMaxWorkers) {
+  if (chosen.worker_count == 0)
+    chosen.worker_count = std::max<int>(1, static_cast<int>(cpus.size()));
+  if (chosen.worker_count > kMaxWorkers) {
     return fail(ErrorCode::kInvalidInput, "cpu device: {} workers; the most is {}",
-                options.worker_count, kMaxWorkers);
+                chosen.worker_count, kMaxWorkers);
   }
   // More workers than cores: pinning two to one core would only tie their hands.
-  if (static_cast<size_t>(options.worker_count) > cpus.size()) options.pin_workers = false;
+  if (static_cast<size_t>(chosen.worker_count) > cpus.size()) chosen.pin_workers = false;
 
-  std::unique_ptr<CpuDevice> device(new CpuDevice(options));
+  std::unique_ptr<CpuDevice> device(new CpuDevice(chosen));
   device->cpu_count_ = std::max<size_t>(cpus.size(), 1);
   DeviceLimits& limits = device->limits_;
   limits.name = "cpu";
   device->orchestrator_lane_ = add_lane(
       {.name = "orchestrator", .kind = LaneKind::kOrchestrator, .number = 0, .device = "cpu"});
-  for (int i = 0; i < options.worker_count; ++i) {
+  for (int i = 0; i < chosen.worker_count; ++i) {
     std::unique_ptr<Worker> worker = std::make_unique<Worker>();
     worker->index = i;
-    if (options.cluster_count > 0) {
+    if (chosen.cluster_count > 0) {
       const int place = i % kClusterWorkers;
       worker->cluster = i / kClusterWorkers;
       worker->kind = place == 0 ? WorkerKind::kCube : WorkerKind::kVector;
       worker->role = static_cast<MixedRole>(static_cast<int>(MixedRole::kCube) + place);
     }
-    if (options.pin_workers && i > 0) worker->cpu = cpus[static_cast<size_t>(i)];
+    if (chosen.pin_workers && i > 0) worker->cpu = cpus[static_cast<size_t>(i)];
     worker->lane = add_lane({.name = worker_name(*worker),
                              .kind = lane_kind(worker->kind),
                              .number = i,
                              .device = "cpu"});
     device->workers_.push_back(std::move(worker));
   }
-  limits.clusters = options.cluster_count;
-  limits.cube_cores = options.cluster_count;
-  limits.vector_cores = options.cluster_count * 2;
-  limits.any_cores = options.cluster_count > 0 ? 0 : options.worker_count;
+  limits.clusters = chosen.cluster_count;
+  limits.cube_cores = chosen.cluster_count;
+  limits.vector_cores = chosen.cluster_count * 2;
+  limits.any_cores = chosen.cluster_count > 0 ? 0 : chosen.worker_count;
   GAPLESS_TRY(device->start_threads());
   return device;
 }

@@ -25,12 +25,15 @@ template <bool kRecord, bool kShared>
 class Walk {
  public:
   Walk(ReplayState& state, Worker& worker, Writer* writer)
-      : state_(state), plan_(state.plan), worker_(worker), times_(writer, worker.lane) {
+      : state_(state),
+        plan_(state.plan),
+        worker_(worker),
+        times_(writer, worker.lane),
+        checker_(state.checkers.empty() ? nullptr
+                                        : &state.checkers[static_cast<size_t>(worker.index)]) {
     TaskContext::Fields& fields = worker.context.fields();
     fields.buffers = state.boundary.addresses().data();
     fields.worker_index = worker.index;
-    checker_ =
-        state.checkers.empty() ? nullptr : &state.checkers[static_cast<size_t>(worker.index)];
     fields.checker = checker_;
     fields.failure = &worker.failure;
   }
@@ -385,7 +388,7 @@ class Walk {
   ReplayPlan& plan_;
   Worker& worker_;
   TaskTimes times_;
-  ShadowChecker* checker_ = nullptr;
+  ShadowChecker* checker_;  // nullptr: not in shadow mode
   uint32_t inline_task_ = kNoTask;
   uint32_t pending_list_ = 0;
   int32_t pending_count_ = 0;

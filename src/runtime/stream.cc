@@ -163,7 +163,7 @@ void StreamEngine::retire(StreamRing& ring) {
   ring.tail.store(tail, std::memory_order_relaxed);
 }
 
-Result<KernelId> StreamEngine::add_kernel(std::string name, KernelFunction run) {
+Result<KernelId> StreamEngine::add_kernel(const std::string& name, KernelFunction run) {
   const std::lock_guard<std::mutex> guard(state_.kernels_mutex);
   const KernelId id = GAPLESS_TRY(state_.kernels.add(name, run));
   state_.names.push_back(intern_name(name));
@@ -254,8 +254,8 @@ Result<std::unique_ptr<Stream>> Stream::open(CpuDevice& device, const StreamOpti
   return std::unique_ptr<Stream>(new Stream(std::move(engine)));
 }
 
-Result<KernelId> Stream::add_kernel(std::string name, KernelFunction run) {
-  return engine_->add_kernel(std::move(name), run);
+Result<KernelId> Stream::add_kernel(const std::string& name, KernelFunction run) {
+  return engine_->add_kernel(name, run);
 }
 Result<BufferId> Stream::add_buffer(const BufferSpec& spec) { return engine_->add_buffer(spec); }
 Result<TaskId> Stream::add_task(const TaskSpec& spec) { return engine_->add_task(spec); }

@@ -59,7 +59,7 @@ class Stream final : public TaskSink {
   // Ends what was submitted; what went wrong in it is lost: call wait() first.
   ~Stream() override;
 
-  Result<KernelId> add_kernel(std::string name, KernelFunction run);
+  Result<KernelId> add_kernel(const std::string& name, KernelFunction run);
   // External and constant buffers live until the stream is gone; they must have an address.
   Result<BufferId> add_buffer(const BufferSpec& spec) override;
   // After a failure or cancel() nothing is taken until wait() has been called.

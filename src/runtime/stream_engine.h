@@ -34,7 +34,7 @@ class StreamEngine final : public Program {
   ~StreamEngine() override;
 
   Result<void> open();
-  Result<KernelId> add_kernel(std::string name, KernelFunction run);
+  Result<KernelId> add_kernel(const std::string& name, KernelFunction run);
   Result<BufferId> add_buffer(const BufferSpec& spec);
   Result<TaskId> add_task(const TaskSpec& spec);
   void begin_scope() { scope_begins_.push_back(scope_buffers_.size()); }
@@ -57,7 +57,7 @@ class StreamEngine final : public Program {
   template <typename IsDone>
   void work_until(StreamWait reason, int ring, IsDone is_done);
   void retire(StreamRing& ring);
-  void reclaim_heap(int ring);
+  void reclaim_heap(int number);
 
   Result<uint32_t> take_buffer_index();
   Result<BufferId> add_intermediate(const BufferSpec& spec);
