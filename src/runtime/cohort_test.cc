@@ -3,11 +3,15 @@
 #include "runtime/cohort.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "base/test_effort.h"
 
 namespace gapless {
 namespace {
@@ -242,6 +246,29 @@ TEST_F(CohortBoardTest, AMixedGangWithoutClustersTakesAWorkerABlock) {
   add_gang(1, 2, CoreKind::kMixed);
   ASSERT_EQ(workers_of(1), (Workers{1, 2}));
   EXPECT_EQ(CohortBoard::member(*cohort_of(1), 1).role, MixedRole::kWhole);
+}
+
+// Goal: what a worker does meanwhile never hides it from the board, or a gang would wait for
+// nobody. Method: one worker turns from searching to running and back while gangs of all workers
+// are added.
+TEST_F(CohortBoardTest, SeesEveryFreeWorkerWhateverItDoes) {
+  make_board(2);
+  std::atomic<bool> ends = false;
+  std::thread turner([this, &ends] {
+    while (!ends.load()) {
+      workers_[1]->set_activity(Activity::kSearching);
+      workers_[1]->set_activity(Activity::kRunning);
+    }
+  });
+  bool is_refused = false;
+  for (uint32_t round = 0; round < test_effort(500000) && !is_refused; ++round) {
+    add_gang(round, 2);
+    is_refused = cohort_of(0) == nullptr;
+    if (!is_refused) end_cohort_of(0);
+  }
+  ends.store(true);
+  turner.join();
+  EXPECT_FALSE(is_refused);
 }
 
 }  // namespace
