@@ -16,9 +16,7 @@
 namespace gapless {
 namespace {
 
-constexpr uint64_t kBufferAlignment = 64;  // as in stream_buffers.cc
 constexpr size_t kPageBytes = 4096;
-constexpr int64_t kArgumentAlignment = 16;  // as in stream_tasks.cc
 
 Result<PageMemory> allocate_pages(uint64_t bytes, const char* what) {
   const size_t rounded = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -42,8 +40,9 @@ Result<void> check_options(const StreamOptions& options) {
   }
   constexpr int64_t kMinWindowBytes =
       static_cast<int64_t>(kMaxArguments * sizeof(Argument) + kMaxScalars * sizeof(Scalar)) +
-      kArgumentAlignment;
-  if (options.window_bytes < kMinWindowBytes || options.window_bytes % kArgumentAlignment != 0) {
+      int64_t{kArgumentAlignment};
+  if (options.window_bytes < kMinWindowBytes ||
+      options.window_bytes % int64_t{kArgumentAlignment} != 0) {
     return fail(ErrorCode::kInvalidInput,
                 "stream: {} bytes for arguments; it must be a multiple of {} and at least {}",
                 options.window_bytes, kArgumentAlignment, kMinWindowBytes);

@@ -9,11 +9,6 @@
 #include "runtime/stream_engine.h"
 
 namespace gapless {
-namespace {
-
-constexpr uint64_t kBufferAlignment = 64;
-
-}  // namespace
 
 int StreamEngine::ring_number() const {
   return std::min(static_cast<int>(scope_begins_.size()), state_.options.ring_count - 1);

@@ -30,6 +30,8 @@
 
 namespace gapless {
 
+inline constexpr uint64_t kBufferAlignment = 64;    // of intermediates
+inline constexpr uint64_t kArgumentAlignment = 16;  // of arguments and scalars in a window
 inline constexpr uint32_t kNoEdge = 0xffffffff;
 inline constexpr uint32_t kClosedList = 0xfffffffe;
 inline constexpr int kSlotBits = 20;  // of a tag; the rest is the serial number

@@ -15,8 +15,6 @@
 namespace gapless {
 namespace {
 
-constexpr uint64_t kArgumentAlignment = 16;
-
 bool is_cohort(const TaskSpec& spec, bool has_clusters) {
   return (spec.gang && spec.block_count > 1) || (spec.core == CoreKind::kMixed && has_clusters);
 }

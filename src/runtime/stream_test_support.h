@@ -38,17 +38,7 @@ class TestStream {
     return known->second;
   }
   Result<TaskId> try_add(const TestTask& task) {
-    TaskSpec spec;
-    spec.kernel = kernel(task.name, task.run);
-    spec.core = task.core;
-    spec.arguments = task.arguments;
-    spec.scalars = task.scalars;
-    spec.block_count = task.block_count;
-    spec.gang = task.gang;
-    spec.after = task.after;
-    spec.predicate = task.predicate;
-    spec.cost = task.cost;
-    return stream_->add_task(spec);
+    return stream_->add_task(spec_of(task, kernel(task.name, task.run)));
   }
   TaskId add(const TestTask& task) { return must(try_add(task)); }
 

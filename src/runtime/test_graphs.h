@@ -155,23 +155,26 @@ struct TestTask {
   CostHint cost = {};
 };
 
+// Valid as long as the task is.
+inline TaskSpec spec_of(const TestTask& task, KernelId kernel) {
+  return {.kernel = kernel,
+          .core = task.core,
+          .arguments = task.arguments,
+          .scalars = task.scalars,
+          .block_count = task.block_count,
+          .gang = task.gang,
+          .after = task.after,
+          .predicate = task.predicate,
+          .cost = task.cost};
+}
+
 // A GraphBuilder that takes each kernel when it is first used, and every error as the test's end.
 class TestGraph {
  public:
   TaskId add(const TestTask& task) {
     const auto [kernel, is_new] = kernels_.try_emplace(task.name);
     if (is_new) kernel->second = must(builder_.add_kernel(task.name, task.run));
-    TaskSpec spec;
-    spec.kernel = kernel->second;
-    spec.core = task.core;
-    spec.arguments = task.arguments;
-    spec.scalars = task.scalars;
-    spec.block_count = task.block_count;
-    spec.gang = task.gang;
-    spec.after = task.after;
-    spec.predicate = task.predicate;
-    spec.cost = task.cost;
-    return must(builder_.add_task(spec));
+    return must(builder_.add_task(spec_of(task, kernel->second)));
   }
   BufferId add_buffer(const BufferSpec& spec) { return must(builder_.add_buffer(spec)); }
   Graph finish() { return must(builder_.finish()); }
