@@ -41,3 +41,36 @@ function(gapless_benchmark name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} gapless_warnings)
 endfunction()
+
+# gapless_level_sources(<target> a_avx2.cc b_avx512.cc ...): adds files that are compiled for one
+# CpuLevel (kernels/cpu_level.h), which the end of the name tells. Left out where the machine is not
+# an x86-64.
+function(gapless_level_sources target)
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+    return()
+  endif()
+  set(avx2 -mavx2 -mfma -mf16c)
+  set(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c)
+  foreach(source ${ARGN})
+    if(source MATCHES "_avx2\\.cc$")
+      set(flags ${avx2})
+    elseif(source MATCHES "_avx2_vnni\\.cc$")
+      set(flags ${avx2} -mavxvnni)
+    elseif(source MATCHES "_avx512\\.cc$")
+      set(flags ${avx512})
+    elseif(source MATCHES "_avx512_bf16\\.cc$")
+      set(flags ${avx512} -mavx512bf16)
+    else()
+      message(FATAL_ERROR "${source}: the name does not end in a CPU level")
+    endif()
+    # The undefined-behaviour sanitizer makes minutes of compile time out of the unrolled loops. The
+    # address sanitizer stays.
+    list(APPEND flags -fno-sanitize=undefined)
+    # GCC 12 warns of the undefined vectors in its own intrinsics (its bug 105593).
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      list(APPEND flags -Wno-maybe-uninitialized -Wno-uninitialized)
+    endif()
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}")
+    target_sources(${target} PRIVATE ${source})
+  endforeach()
+endfunction()

@@ -22,6 +22,7 @@ using RunCommand = std::function<Result<int>()>;
 RunCommand define_info(CLI::App& command);
 RunCommand define_convert(CLI::App& command);
 RunCommand define_record(CLI::App& command);
+RunCommand define_plan(CLI::App& command);
 RunCommand define_completion(CLI::App& command);
 
 // Adds the option of all commands that read TraCR directories.

@@ -10,7 +10,8 @@
 namespace gapless {
 namespace {
 
-// The script around the tables. `verb` is the first word that is not an option; "--to=x" comes from
+// The script around the tables. `verb` is the first word that is not an option, or the first two
+// when the first is one of the commands that have commands of their own ({1}); "--to=x" comes from
 // bash as three words.
 constexpr std::string_view kScriptBegin =
     R"(# bash completion for {0}; made by `{0} completion bash`.
@@ -25,7 +26,8 @@ _{0}() {{
   fi
   for ((i = 1; i < COMP_CWORD; ++i)); do
     [[ ${{COMP_WORDS[i]}} == -- ]] && rest=$i && break
-    [[ -z $verb && ${{COMP_WORDS[i]}} != -* ]] && verb=${{COMP_WORDS[i]}}
+    [[ ${{COMP_WORDS[i]}} == -* ]] && continue
+    [[ -z $verb || ' {1} ' == *" $verb "* ]] && verb=${{verb:+$verb }}${{COMP_WORDS[i]}}
   done
   if [[ -n $rest ]]; then
     ((COMP_CWORD == rest + 1)) && COMPREPLY=($(compgen -c -- "$word"))
@@ -107,13 +109,21 @@ std::string verb_branch(const CLI::App& app, std::string_view pattern, std::stri
 
 std::string bash_completion(const CLI::App& app) {
   std::string verbs;
+  std::string groups;
   std::string branches;
   for (const CLI::App* command : app.get_subcommands({})) {
     append_word(verbs, command->get_name());
-    branches += verb_branch(*command, command->get_name(), "");
+    std::string inner_verbs;
+    for (const CLI::App* inner : command->get_subcommands({})) {
+      append_word(inner_verbs, inner->get_name());
+      const std::string pattern = fmt::format("'{} {}'", command->get_name(), inner->get_name());
+      branches += verb_branch(*inner, pattern, "");
+    }
+    if (!inner_verbs.empty()) append_word(groups, command->get_name());
+    branches += verb_branch(*command, command->get_name(), inner_verbs);
   }
-  return fmt::format(kScriptBegin, app.get_name()) + verb_branch(app, "''", verbs) + branches +
-         fmt::format(kScriptEnd, app.get_name());
+  return fmt::format(kScriptBegin, app.get_name(), groups) + verb_branch(app, "''", verbs) +
+         branches + fmt::format(kScriptEnd, app.get_name());
 }
 
 }  // namespace gapless

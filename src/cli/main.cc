@@ -32,6 +32,7 @@ constexpr CommandEntry kCommands[] = {
     {"info", "Say what a trace holds", define_info},
     {"convert", "Turn a trace into another format, for Perfetto or Paraver", define_convert},
     {"record", "Run an instrumented program and collect its trace", define_record},
+    {"plan", "Say how a kernel's work would be cut, and what it would take", define_plan},
     {"completion", "Print the script that completes gapless in a shell", define_completion},
 };
 
@@ -59,15 +60,21 @@ int report_error(const std::string& where, const Error& error) {
   return kExitUsage;
 }
 
-// The command that was named, or the program itself.
+// The command that was named, also one within another, or the program itself.
 const CLI::App& selected(const CLI::App& app) {
   const std::vector<CLI::App*> commands = app.get_subcommands();
-  return commands.empty() ? app : *commands.front();
+  return commands.empty() ? app : selected(*commands.front());
 }
 
 std::string full_name(const CLI::App& app) {
-  const CLI::App& command = selected(app);
-  return &command == &app ? app.get_name() : app.get_name() + " " + command.get_name();
+  const std::vector<CLI::App*> commands = app.get_subcommands();
+  return commands.empty() ? app.get_name() : app.get_name() + " " + full_name(*commands.front());
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
 }
 
 std::string suggestion(const std::string& typed, const std::vector<std::string>& names) {
@@ -86,10 +93,9 @@ Error unknown_option(const CLI::App& command, const std::string& typed) {
   return fail(ErrorCode::kUsage, "unknown option {}{}{}", name, suggestion(name, names), hint);
 }
 
-Error unknown_command(const std::string& typed) {
-  std::vector<std::string> names;
-  for (const CommandEntry& entry : kCommands) names.emplace_back(entry.name);
-  return fail(ErrorCode::kUsage, "unknown command {}{}", typed, suggestion(typed, names));
+Error unknown_command(const CLI::App& app, const std::string& typed) {
+  return fail(ErrorCode::kUsage, "unknown command {}{}", typed,
+              suggestion(typed, command_names(app)));
 }
 
 // What the parser could not place tells more than its first complaint does.
@@ -100,11 +106,12 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& problem) {
   for (const std::string& word : unplaced) {
     if (word.size() > 1 && word[0] == '-') return unknown_option(command, word);
   }
-  if (!unplaced.empty() && &command == &app) return unknown_command(unplaced.front());
+  const bool needs_command = !command_names(command).empty();
+  if (!unplaced.empty() && needs_command) return unknown_command(command, unplaced.front());
   if (!unplaced.empty()) {
     return fail(ErrorCode::kUsage, "unexpected argument {}", unplaced.front());
   }
-  if (&command == &app) return fail(ErrorCode::kUsage, "no command given");
+  if (needs_command) return fail(ErrorCode::kUsage, "no command given");
   std::string message = problem.what();
   // Sentences of the parser begin with a capital; names of options and arguments stay.
   const bool is_sentence = message.size() > 1 && std::islower(message[1]) != 0;

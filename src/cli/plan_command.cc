@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// gapless plan attention|matmul: how a kernel's work would be cut for given shapes and cores, what
+// it reads and how even the cores would be, without running it.
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "kernels/attention_plan.h"
+#include "kernels/matmul_plan.h"
+#include "report/quantity.h"
+#include "report/text_table.h"
+
+namespace gapless {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Sizes of items beyond this are counted, not listed: the plan stays on one screen.
+constexpr size_t kSizesShown = 8;
+
+struct AttentionArguments {
+  AttentionProblem problem;
+  int64_t batch = 1;
+  int32_t length = 0;
+  std::vector<int32_t> lengths;
+  std::string dtype = "bf16";
+  bool items = false;
+  bool json = false;
+};
+
+struct MatmulArguments {
+  MatmulProblem problem;
+  bool dual = false;
+  std::string dtype = "s8";
+  std::string level;
+  int64_t l1_kib = 32;
+  int64_t l2_kib = 1024;
+  bool tiles = false;
+  bool json = false;
+};
+
+// Facts are "key  value" lines with the key in the first 16 columns.
+void add_fact(std::string& text, std::string_view key, std::string_view value) {
+  text += fmt::format("{:<16}{}\n", key, value);
+}
+
+std::string size_text(int64_t bytes) { return format_bytes(static_cast<uint64_t>(bytes)); }
+
+std::string exact_size_text(int64_t bytes) {
+  return fmt::format("{} ({} bytes)", size_text(bytes), bytes);
+}
+
+double ratio(double value, double divisor) { return divisor == 0.0 ? 0.0 : value / divisor; }
+
+// "1 item", "2 items".
+std::string counted(int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string balance_text(double balance, double mean_cost, int64_t largest_cost,
+                         std::string_view unit) {
+  return fmt::format("{} (a core has {:.1f} {} in the mean, {} at most)", format_share(balance),
+                     mean_cost, unit, largest_cost);
+}
+
+int this_machines_cores() {
+  const unsigned count = std::thread::hardware_concurrency();
+  return count == 0 ? 1 : static_cast<int>(count);
+}
+
+// How many equal items in a row there are.
+struct SizeRun {
+  int64_t count = 0;
+  TableRow cells;
+};
+
+// A table of the runs, the first few of them; `header` begins with the name of what is counted.
+std::string runs_text(const std::vector<SizeRun>& runs, const TableRow& header) {
+  std::vector<TableRow> rows = {header};
+  for (size_t i = 0; i < std::min(runs.size(), kSizesShown); ++i) {
+    rows.push_back({std::to_string(runs[i].count)});
+    rows.back().insert(rows.back().end(), runs[i].cells.begin(), runs[i].cells.end());
+  }
+  std::string text = align_columns(rows, std::string(header.size(), 'r'), "  ");
+  if (runs.size() <= kSizesShown) return text;
+  int64_t left = 0;
+  for (size_t i = kSizesShown; i < runs.size(); ++i) left += runs[i].count;
+  return text +
+         fmt::format("  and {} more of {}\n", left,
+                     counted(static_cast<int64_t>(runs.size() - kSizesShown), "smaller size"));
+}
+
+void add_to_runs(std::vector<SizeRun>& runs, TableRow cells) {
+  if (runs.empty() || runs.back().cells != cells) runs.push_back({0, std::move(cells)});
+  ++runs.back().count;
+}
+
+int64_t item_tokens(const AttentionItem& item, const AttentionArguments& arguments) {
+  const int64_t chunk = arguments.problem.chunk_tokens;
+  const int64_t length = arguments.lengths[static_cast<size_t>(item.sequence)];
+  return std::min(chunk, length - item.chunk * chunk);
+}
+
+double mean_cost(const AttentionPlan& plan, int core_count) {
+  return static_cast<double>(plan.total_cost) / core_count;
+}
+
+int64_t moved_bytes(const AttentionPlan& plan) {
+  return plan.kv_bytes + plan.q_bytes + plan.output_bytes + plan.partial_bytes;
+}
+
+std::string attention_items_text(const AttentionPlan& plan, const AttentionArguments& arguments) {
+  std::vector<TableRow> rows = {{"SEQUENCE", "KV HEAD", "CHUNK", "TOKENS"}};
+  for (const AttentionItem& item : plan.items) {
+    rows.push_back({std::to_string(item.sequence), std::to_string(item.kv_head),
+                    std::to_string(item.chunk), std::to_string(item_tokens(item, arguments))});
+  }
+  return align_columns(rows, "rrrr", "  ");
+}
+
+std::string attention_text(const AttentionPlan& plan, const AttentionArguments& arguments) {
+  const AttentionProblem& problem = arguments.problem;
+  const int64_t batch = static_cast<int64_t>(arguments.lengths.size());
+  std::string text;
+  add_fact(text, "attention",
+           fmt::format("{}, {}", counted(batch, "sequence"), counted(plan.token_count, "token")));
+  add_fact(text, "heads",
+           fmt::format("{} query heads over {} kv heads of {}", problem.q_heads,
+                       problem.kv.kv_heads, problem.kv.head_dim));
+  add_fact(text, "pages", fmt::format("{} tokens, {}", problem.kv.page_tokens, arguments.dtype));
+  add_fact(text, "cores", std::to_string(problem.core_count));
+  add_fact(
+      text, "cut into",
+      fmt::format("{}: sequence x kv head x chunk of {} tokens",
+                  counted(static_cast<int64_t>(plan.items.size()), "item"), problem.chunk_tokens));
+  add_fact(text, "combines",
+           fmt::format("{}, from {}", plan.combine_count, counted(plan.partial_count, "partial")));
+  add_fact(text, "workspace", exact_size_text(plan.workspace_bytes));
+  add_fact(text, "kv read", exact_size_text(plan.kv_bytes));
+  add_fact(text, "q read", size_text(plan.q_bytes));
+  add_fact(text, "partials moved", size_text(plan.partial_bytes));
+  add_fact(text, "output written", size_text(plan.output_bytes));
+  add_fact(text, "flops", format_count(plan.flops));
+  add_fact(text, "intensity",
+           fmt::format("{:.2f} flops a byte",
+                       ratio(plan.flops, static_cast<double>(moved_bytes(plan)))));
+  add_fact(text, "balance",
+           balance_text(plan.balance, mean_cost(plan, problem.core_count), plan.largest_core_cost,
+                        "tokens"));
+  add_fact(text, "largest item",
+           fmt::format("{} of a core's mean", format_share(plan.largest_item_share)));
+  if (plan.items.empty()) return text;
+  text += fmt::format("\nitems, longest first; each costs {} tokens more\n", kItemOverheadTokens);
+  if (arguments.items) return text + attention_items_text(plan, arguments);
+  std::vector<SizeRun> runs;
+  for (const AttentionItem& item : plan.items) {
+    add_to_runs(runs, {std::to_string((item_tokens(item, arguments) + kTokenVector - 1) /
+                                      kTokenVector * kTokenVector)});
+  }
+  return text + runs_text(runs, {"ITEMS", "TOKENS IN WHOLE VECTORS"});
+}
+
+std::string attention_json(const AttentionPlan& plan, const AttentionArguments& arguments) {
+  const AttentionProblem& problem = arguments.problem;
+  Json json;
+  json["problem"] = {{"lengths", arguments.lengths},
+                     {"q_heads", problem.q_heads},
+                     {"kv_heads", problem.kv.kv_heads},
+                     {"head_dim", problem.kv.head_dim},
+                     {"page_tokens", problem.kv.page_tokens},
+                     {"kv_dtype", dtype_name(problem.kv.dtype)},
+                     {"output_dtype", dtype_name(problem.output_dtype)},
+                     {"chunk_tokens", problem.chunk_tokens},
+                     {"core_count", problem.core_count}};
+  json["item_count"] = plan.items.size();
+  json["combine_count"] = plan.combine_count;
+  json["partial_count"] = plan.partial_count;
+  json["workspace_bytes"] = plan.workspace_bytes;
+  json["token_count"] = plan.token_count;
+  json["kv_bytes"] = plan.kv_bytes;
+  json["q_bytes"] = plan.q_bytes;
+  json["partial_bytes"] = plan.partial_bytes;
+  json["output_bytes"] = plan.output_bytes;
+  json["flops"] = plan.flops;
+  json["flops_per_byte"] = ratio(plan.flops, static_cast<double>(moved_bytes(plan)));
+  json["item_overhead_tokens"] = kItemOverheadTokens;
+  json["total_cost"] = plan.total_cost;
+  json["mean_core_cost"] = mean_cost(plan, problem.core_count);
+  json["largest_core_cost"] = plan.largest_core_cost;
+  json["largest_item_cost"] = plan.largest_item_cost;
+  json["largest_item_share"] = plan.largest_item_share;
+  json["balance"] = plan.balance;
+  json["first_partial"] = plan.first_partial;
+  if (arguments.items) {
+    json["items"] = Json::array();
+    for (const AttentionItem& item : plan.items) {
+      json["items"].push_back({{"sequence", item.sequence},
+                               {"kv_head", item.kv_head},
+                               {"chunk", item.chunk},
+                               {"token_count", item_tokens(item, arguments)}});
+    }
+  }
+  return json.dump(2) + "\n";
+}
+
+Result<int> run_attention(AttentionArguments arguments) {
+  arguments.problem.kv.dtype = *parse_dtype(arguments.dtype);
+  if (arguments.lengths.empty()) {
+    if (arguments.batch < 0 || arguments.batch > kMaxPlanSequences)
+      return fail(ErrorCode::kInvalidInput, "a batch of {} sequences; a plan is for 0 to {}",
+                  arguments.batch, kMaxPlanSequences);
+    arguments.lengths.assign(static_cast<size_t>(arguments.batch), arguments.length);
+  }
+  const AttentionPlan plan = GAPLESS_TRY(plan_attention(arguments.problem, arguments.lengths));
+  const Result<void> printed =
+      print(arguments.json ? attention_json(plan, arguments) : attention_text(plan, arguments));
+  if (!printed) return printed.error();
+  return 0;
+}
+
+int64_t moved_bytes(const MatmulPlan& plan) {
+  const int64_t sums_bytes = plan.workspace_bytes - plan.activation_bytes;  // written and read
+  return plan.weight_bytes + plan.activation_bytes + plan.output_bytes +
+         (plan.k_slices > 1 ? 2 * sums_bytes : 0);
+}
+
+double mean_cost(const MatmulPlan& plan, int core_count) {
+  return static_cast<double>(plan.total_cost) / core_count;
+}
+
+double largest_tile_share(const MatmulPlan& plan, int core_count) {
+  const MatmulTilePlan& tile = plan.tiles[0];
+  return static_cast<double>(tile.panel_count * tile.line_count) / mean_cost(plan, core_count);
+}
+
+std::string_view fits_text(bool fits) { return fits ? "fits" : "does not fit"; }
+
+std::string matmul_tiles_text(const MatmulPlan& plan) {
+  std::vector<TableRow> rows = {{"FIRST PANEL", "PANELS", "FIRST LINE", "LINES", "SLICE"}};
+  for (const MatmulTilePlan& tile : plan.tiles) {
+    rows.push_back({std::to_string(tile.first_panel), std::to_string(tile.panel_count),
+                    std::to_string(tile.first_line), std::to_string(tile.line_count),
+                    std::to_string(tile.slice)});
+  }
+  return align_columns(rows, "rrrrr", "  ");
+}
+
+void add_cut(std::string& text, const MatmulPlan& plan, const MatmulArguments& arguments) {
+  const MatmulProblem& problem = arguments.problem;
+  add_fact(text, "matmul",
+           fmt::format("m {}, k {}, n {}{}", problem.m, problem.k, problem.n,
+                       arguments.dual ? " twice: gate and up" : ""));
+  add_fact(text, "weights",
+           fmt::format("{}, {}", arguments.dtype, exact_size_text(plan.weight_bytes)));
+  add_fact(text, "cores",
+           fmt::format("{}, level {}", problem.core_count, cpu_level_name(problem.level)));
+  add_fact(text, "panels",
+           fmt::format("{} of {} lines, {} at once", plan.panel_count, plan.line_count,
+                       plan.panels_at_once));
+  add_fact(text, "cut into",
+           fmt::format("{} of up to {}, k in {}",
+                       counted(static_cast<int64_t>(plan.tiles.size()), "tile"),
+                       counted(plan.panels_per_tile, "panel"), counted(plan.k_slices, "slice")));
+  add_fact(text, "combines", std::to_string(plan.combine_count));
+}
+
+std::string matmul_text(const MatmulPlan& plan, const MatmulArguments& arguments) {
+  const MatmulProblem& problem = arguments.problem;
+  std::string text;
+  add_cut(text, plan, arguments);
+  add_fact(text, "workspace", exact_size_text(plan.workspace_bytes));
+  add_fact(text, "rows read", size_text(plan.activation_bytes));
+  add_fact(text, "output written", size_text(plan.output_bytes));
+  add_fact(text, "flops", format_count(plan.flops));
+  add_fact(text, "intensity",
+           fmt::format("{:.2f} flops a byte",
+                       ratio(plan.flops, static_cast<double>(moved_bytes(plan)))));
+  add_fact(
+      text, "in L1",
+      fmt::format("{} of {}: {}; blocks of {} for {} of rows", size_text(plan.l1_needed_bytes),
+                  size_text(problem.l1_bytes), fits_text(plan.fits_l1),
+                  counted(plan.block_line_count, "line"), counted(plan.row_group_count, "group")));
+  add_fact(text, "in half of L2",
+           fmt::format("{} of {}: {}", size_text(plan.activation_bytes),
+                       size_text(problem.l2_bytes / 2), fits_text(plan.fits_l2)));
+  add_fact(text, "balance",
+           balance_text(plan.balance, mean_cost(plan, problem.core_count), plan.largest_core_cost,
+                        "lines"));
+  add_fact(text, "largest tile",
+           fmt::format("{} of a core's mean",
+                       format_share(largest_tile_share(plan, problem.core_count))));
+  text += "\ntiles, largest first\n";
+  if (arguments.tiles) return text + matmul_tiles_text(plan);
+  std::vector<SizeRun> runs;
+  for (const MatmulTilePlan& tile : plan.tiles) {
+    add_to_runs(runs, {std::to_string(tile.panel_count), std::to_string(tile.line_count),
+                       size_text(tile.panel_count * tile.line_count * kLineBytes)});
+  }
+  return text + runs_text(runs, {"TILES", "PANELS", "LINES", "WEIGHTS"});
+}
+
+Json matmul_problem_json(const MatmulProblem& problem) {
+  return {{"m", problem.m},
+          {"k", problem.k},
+          {"n", problem.n},
+          {"dual", problem.interleave == Interleave::kPairs},
+          {"weights_dtype", dtype_name(problem.weights)},
+          {"output_dtype", dtype_name(problem.output_dtype)},
+          {"core_count", problem.core_count},
+          {"l1_bytes", problem.l1_bytes},
+          {"l2_bytes", problem.l2_bytes},
+          {"cpu_level", cpu_level_name(problem.level)}};
+}
+
+std::string matmul_json(const MatmulPlan& plan, const MatmulArguments& arguments) {
+  const int core_count = arguments.problem.core_count;
+  Json json;
+  json["problem"] = matmul_problem_json(arguments.problem);
+  json["tile_count"] = plan.tiles.size();
+  json["panel_count"] = plan.panel_count;
+  json["line_count"] = plan.line_count;
+  json["panels_at_once"] = plan.panels_at_once;
+  json["panels_per_tile"] = plan.panels_per_tile;
+  json["k_slices"] = plan.k_slices;
+  json["combine_count"] = plan.combine_count;
+  json["workspace_bytes"] = plan.workspace_bytes;
+  json["weight_bytes"] = plan.weight_bytes;
+  json["activation_bytes"] = plan.activation_bytes;
+  json["output_bytes"] = plan.output_bytes;
+  json["flops"] = plan.flops;
+  json["flops_per_byte"] = ratio(plan.flops, static_cast<double>(moved_bytes(plan)));
+  json["row_group_count"] = plan.row_group_count;
+  json["block_line_count"] = plan.block_line_count;
+  json["l1_needed_bytes"] = plan.l1_needed_bytes;
+  json["fits_l1"] = plan.fits_l1;
+  json["fits_l2"] = plan.fits_l2;
+  json["total_cost"] = plan.total_cost;
+  json["mean_core_cost"] = mean_cost(plan, core_count);
+  json["largest_core_cost"] = plan.largest_core_cost;
+  json["largest_tile_share"] = largest_tile_share(plan, core_count);
+  json["balance"] = plan.balance;
+  if (arguments.tiles) {
+    json["tiles"] = Json::array();
+    for (const MatmulTilePlan& tile : plan.tiles) {
+      json["tiles"].push_back({{"first_panel", tile.first_panel},
+                               {"panel_count", tile.panel_count},
+                               {"first_line", tile.first_line},
+                               {"line_count", tile.line_count},
+                               {"slice", tile.slice}});
+    }
+  }
+  return json.dump(2) + "\n";
+}
+
+Result<int> run_matmul(MatmulArguments arguments) {
+  MatmulProblem& problem = arguments.problem;
+  problem.weights = *parse_dtype(arguments.dtype);
+  problem.interleave = arguments.dual ? Interleave::kPairs : Interleave::kNone;
+  problem.l1_bytes = arguments.l1_kib << 10;
+  problem.l2_bytes = arguments.l2_kib << 10;
+  // A level that this machine does not have can be planned for all the same.
+  problem.level =
+      arguments.level.empty() ? GAPLESS_TRY(choose_cpu_level()) : *parse_cpu_level(arguments.level);
+  const MatmulPlan plan = GAPLESS_TRY(plan_matmul(problem));
+  const Result<void> printed =
+      print(arguments.json ? matmul_json(plan, arguments) : matmul_text(plan, arguments));
+  if (!printed) return printed.error();
+  return 0;
+}
+
+template <typename T>
+CLI::Option* add_number(CLI::App& command, const std::string& name, T& value,
+                        const std::string& description, const std::string& unit = "N") {
+  return command.add_option(name, value, description)->type_name(unit);
+}
+
+RunCommand define_attention(CLI::App& command) {
+  const auto arguments = std::make_shared<AttentionArguments>();
+  AttentionProblem& problem = arguments->problem;
+  problem.q_heads = 40;
+  problem.kv = {.dtype = DType::kBf16, .kv_heads = 8, .head_dim = 128, .page_tokens = 128};
+  problem.core_count = this_machines_cores();
+  CLI::Option* batch = add_number(command, "--batch", arguments->batch, "Sequences (default 1)");
+  CLI::Option* length =
+      add_number(command, "--length", arguments->length, "Tokens of each, the new one included");
+  batch->option_text("N");
+  length->option_text("TOKENS");
+  command.add_option("--lengths", arguments->lengths, "Tokens of each sequence, instead of both")
+      ->delimiter(',')
+      ->excludes(batch)
+      ->excludes(length)
+      ->option_text("A,B,...");
+  add_number(command, "--heads", problem.q_heads, "Query heads (default 40)");
+  add_number(command, "--kv-heads", problem.kv.kv_heads, "Key and value heads (default 8)");
+  add_number(command, "--head-dim", problem.kv.head_dim, "Elements of a head (default 128)");
+  add_number(command, "--page", problem.kv.page_tokens, "Tokens of a page (default 128)", "TOKENS");
+  add_number(command, "--chunk", problem.chunk_tokens, "Tokens of an item (default 512)", "TOKENS");
+  add_number(command, "--cores", problem.core_count, "Cores to plan for (default: those here)");
+  command.add_option("--dtype", arguments->dtype, "Of keys and values (default bf16)")
+      ->check(CLI::IsMember({"bf16", "f16", "f32", "s8"}))
+      ->option_text("bf16|f16|f32|s8");
+  command.add_flag("--items", arguments->items, "List every item");
+  command.add_flag("--json", arguments->json, "The same facts as JSON, with exact numbers");
+  command.footer(
+      "The defaults are the heads of Qwen3-14B.\n"
+      "\n"
+      "Examples:\n"
+      "  gapless plan attention --batch 16 --length 4096\n"
+      "  gapless plan attention --lengths 1,17,4096,131072 --cores 24 --items\n"
+      "  gapless plan attention --length 8192 --json | jq .workspace_bytes");
+  return [arguments, &command]() -> Result<int> {
+    if (command.count("--length") + command.count("--lengths") == 0)
+      return fail(ErrorCode::kUsage, "--length or --lengths is required");
+    return run_attention(*arguments);
+  };
+}
+
+RunCommand define_matmul(CLI::App& command) {
+  const auto arguments = std::make_shared<MatmulArguments>();
+  MatmulProblem& problem = arguments->problem;
+  problem.core_count = this_machines_cores();
+  add_number(command, "--m", problem.m, "Rows of x: tokens of the step")->required();
+  add_number(command, "--k", problem.k, "Elements of a row")->required();
+  add_number(command, "--n", problem.n, "Columns of y")->required();
+  command.add_flag("--dual", arguments->dual, "Gate and up in one pass, n columns each");
+  command.add_option("--dtype", arguments->dtype, "Of the weights (default s8)")
+      ->check(CLI::IsMember({"s8", "bf16", "f16", "f32"}))
+      ->option_text("s8|bf16|f16|f32");
+  add_number(command, "--cores", problem.core_count, "Cores to plan for (default: those here)");
+  add_number(command, "--panels-per-tile", problem.panels_per_tile,
+             "Panels of 16 columns in a tile (default: chosen)");
+  add_number(command, "--k-slices", problem.k_slices, "Slices along k (default: chosen)");
+  command
+      .add_option("--cpu-level", arguments->level, "Instructions to plan for (default: best here)")
+      ->check(CLI::IsMember({"portable", "avx2", "avx2-vnni", "avx512", "avx512-bf16"}))
+      ->option_text("NAME");
+  add_number(command, "--l1", arguments->l1_kib, "L1 data cache of a core (default 32)", "KIB");
+  add_number(command, "--l2", arguments->l2_kib, "L2 cache of a core (default 1024)", "KIB");
+  command.add_flag("--tiles", arguments->tiles, "List every tile");
+  command.add_flag("--json", arguments->json, "The same facts as JSON, with exact numbers");
+  command.footer(
+      "Examples:\n"
+      "  gapless plan matmul --m 16 --k 5120 --n 17408 --dual\n"
+      "  gapless plan matmul --m 1 --k 17408 --n 5120 --dtype bf16 --cores 48\n"
+      "  gapless plan matmul --m 4 --k 5120 --n 7168 --panels-per-tile 6 --tiles");
+  return [arguments] { return run_matmul(*arguments); };
+}
+
+}  // namespace
+
+RunCommand define_plan(CLI::App& command) {
+  command.require_subcommand(1);
+  CLI::App& attention =
+      *command.add_subcommand("attention", "Items, workspace and balance of a decode attention");
+  CLI::App& matmul =
+      *command.add_subcommand("matmul", "Tiles, workspace and balance of a matmul for few rows");
+  attention.group("Commands");
+  matmul.group("Commands");
+  const RunCommand plan_attention = define_attention(attention);
+  const RunCommand plan_matmul = define_matmul(matmul);
+  command.footer("`gapless plan COMMAND --help` tells more.");
+  return [plan_attention, plan_matmul, &attention] {
+    return attention.parsed() ? plan_attention() : plan_matmul();
+  };
+}
+
+}  // namespace gapless

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a CpuLevel gives to the matmul: the sums of a few panels, and the epilogue over them.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/matmul.h"
+
+namespace gapless {
+
+inline constexpr int kMaxPanelsAtOnce = 8;
+// Lines of a panel that are read, and prefetched, at a time: when the rows are one group each line
+// is read once, and a block is only the distance to prefetch ahead; when they are several the block
+// of all panels (24 KiB) and the rows to it stay in L1.
+inline constexpr int64_t kStreamedLines = 128;
+inline constexpr int64_t kReusedLines = 64;
+
+// The sums of `panel_count` neighbouring panels over lines [first_line, first_line + line_count)
+// for all rows: sums[panel][row][16], int32 for s8 weights, f32 otherwise.
+struct PanelSums {
+  const std::byte* panels = nullptr;  // line 0 of the first one
+  int64_t panel_stride = 0;
+  int panel_count = 0;  // 1, 2, 4, 6 or 8; 8 only for fewer rows than kRowGroup
+  int64_t first_line = 0;
+  int64_t line_count = 0;
+  int64_t panel_lines = 0;  // of a whole panel: where the rows of the next group begin
+  DType weights = DType::kF32;
+  int64_t m = 0;
+  const std::byte* rows = nullptr;
+  // Where the caller will read next, line 0 of as many panels: prefetched towards the end. Need
+  // not exist.
+  const std::byte* next_panels = nullptr;
+  void* sums = nullptr;
+};
+
+// Turns the sums of neighbouring panels into columns of y. Plain fields only: level files must not
+// instantiate what other files use too.
+struct PanelOutput {
+  bool is_s8 = false;
+  bool is_pair = false;
+  int64_t m = 0;
+  int panel_count = 0;
+  int64_t first_column = 0;             // of y
+  int64_t columns_left = 0;             // of y, from first_column on; may end within a panel
+  const float* panel_scales = nullptr;  // s8: [panel][16]
+  const float* row_scales = nullptr;    // s8: [m]
+  const int32_t* row_sums = nullptr;    // s8: [m]
+  int slice_count = 1;
+  const void* const* sums = nullptr;  // of each slice, in order: [panel][row][16]
+  MatmulOutput output;
+};
+
+// How many of the next `left` panels are taken side by side for `m` rows: as many as there are
+// registers for, then narrower groups.
+int panels_at_once(int64_t m, int64_t left);
+
+namespace portable {
+void sum_panels(const PanelSums& job);
+void finish_panels(const PanelOutput& job);
+}  // namespace portable
+
+#if defined(__x86_64__)
+namespace avx2 {
+void sum_panels(const PanelSums& job);
+void finish_panels(const PanelOutput& job);
+}  // namespace avx2
+
+namespace avx2_vnni {
+void sum_panels(const PanelSums& job);  // s8 only
+}  // namespace avx2_vnni
+
+namespace avx512 {
+void sum_panels(const PanelSums& job);
+void finish_panels(const PanelOutput& job);
+}  // namespace avx512
+
+namespace avx512_bf16 {
+void sum_panels(const PanelSums& job);  // bf16 only
+}  // namespace avx512_bf16
+#endif
+
+}  // namespace gapless
