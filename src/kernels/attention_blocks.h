@@ -112,6 +112,9 @@ struct SoftmaxJob {
   float* rescale = nullptr;  // what the sums so far have to be multiplied by
 };
 
+// `Kernel` knows the page's elements: kElementBytes, kGroup of them together, kHasScales; the
+// Coefficient that rows are multiplied by, which holds kCoefficientElements rows of one head, and
+// the kCoefficientStride from head to head. It has take_coefficients (of q), add_rows and softmax.
 template <typename Kernel>
 class ChunkWalk {
   using Coefficient = typename Kernel::Coefficient;
@@ -121,10 +124,7 @@ class ChunkWalk {
 
   void run() {
     block_at(chunk_, 0, next_block_);
-    for (int i = 0; i < next_block_.segment_count; ++i) {
-      LineStream lines = key_lines(next_block_.segments[i]);
-      prefetch_rest(lines);
-    }
+    prefetch_keys_from(0);
     start();
     for (int64_t token = 0; token < chunk_.token_count; token += kBlockTokens) {
       block_ = next_block_;
@@ -273,7 +273,12 @@ class ChunkWalk {
       prefetch_rest(lines);
       done += segment.count;
     }
-    for (int i = block_.segment_count; i < next_block_.segment_count; ++i) {
+    prefetch_keys_from(block_.segment_count);
+  }
+
+  // Keys of the next block that had no part of this block to be fetched beside.
+  void prefetch_keys_from(int first_segment) {
+    for (int i = first_segment; i < next_block_.segment_count; ++i) {
       LineStream lines = key_lines(next_block_.segments[i]);
       prefetch_rest(lines);
     }

@@ -11,7 +11,6 @@
 
 #include <gtest/gtest.h>
 
-#include "base/test_effort.h"
 #include "kernels/attention_test_support.h"
 
 namespace gapless {
@@ -41,6 +40,37 @@ void set_key(AttentionBatch& batch, int sequence, int token, int kv_head, int di
   read_kv(pages, page, in_page, kv_head, keys.data(), values.data());
   keys[static_cast<size_t>(dim)] = value;
   write_kv(pages, page, in_page, kv_head, keys.data(), values.data());
+}
+
+TEST(AttentionReference, IsTheFormula) {
+  // Two tokens with scores 0 and ln 3, so probabilities 1/4 and 3/4; values 0 and 8.
+  const float q = std::log(3.0f) * 2.0f;
+  const float keys[] = {0.0f, 1.0f};
+  const float values[] = {0.0f, 8.0f};
+  double output = 0.0;
+  AttentionReferenceArgs args{.group_heads = 1,
+                              .head_dim = 1,
+                              .length = 2,
+                              .scale = 0.5f,
+                              .q = &q,
+                              .keys = keys,
+                              .values = values,
+                              .output = &output};
+  attention_reference(args);
+  EXPECT_NEAR(output, 6.0, 1e-6);
+  args.length = 1;
+  attention_reference(args);
+  EXPECT_EQ(output, 0.0);
+  // With bf16 pages q = 1.001 is 1, and so is the probability of the largest score.
+  const float above_one = 1.001f;
+  args.kv_dtype = DType::kBf16;
+  args.length = 2;
+  args.scale = 1.0f;
+  args.q = &above_one;
+  attention_reference(args);
+  const double other = cast_through(DType::kBf16, std::exp(-1.0f));
+  EXPECT_NE(other, std::exp(-1.0));
+  EXPECT_DOUBLE_EQ(output, 8.0 / (1.0 + other));
 }
 
 // A sequence of a batch alone: same pages and query, other place.

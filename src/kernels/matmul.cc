@@ -121,7 +121,8 @@ Result<void> check_matmul(CpuLevel level, const MatmulArgs& args) {
   return check_output(args);
 }
 
-void matmul_tile(CpuLevel level, const MatmulArgs& args, int64_t first_panel, int64_t panel_count) {
+void matmul_tile(CpuLevel level, const MatmulArgs& args, int64_t first_panel, int64_t panel_count,
+                 int64_t next_panel) {
   check_panels(args, first_panel, panel_count);
   alignas(64) std::byte sums[kMaxPanelsAtOnce * kMaxMatmulRows * kLineBytes];
   const void* const slices[] = {sums};
@@ -129,7 +130,8 @@ void matmul_tile(CpuLevel level, const MatmulArgs& args, int64_t first_panel, in
   for (int64_t panel = first_panel; panel < end;) {
     const int64_t count = panels_at_once(args.rows.m, end - panel);
     PanelSums job = sums_of(args, panel, count);
-    job.next_panels = args.weights->panel(panel + count);
+    const int64_t next = panel + count < end ? panel + count : next_panel;
+    if (next >= 0) job.next_lines = args.weights->panel(next);
     job.sums = sums;
     sum_panels(level, job);
     finish_panels(level, output_of(args, panel, count, 1, slices));
@@ -148,7 +150,8 @@ void matmul_slice(CpuLevel level, const MatmulArgs& args, int64_t first_panel, i
     PanelSums job = sums_of(args, panel, count);
     job.first_line = first_line;
     job.line_count = line_count;
-    job.next_panels = args.weights->panel(panel + count);
+    if (panel + count < end)
+      job.next_lines = args.weights->panel(panel + count) + first_line * kLineBytes;
     job.sums = to;
     sum_panels(level, job);
     panel += count;

@@ -48,12 +48,14 @@ struct MatmulArgs {
 Result<void> check_matmul(CpuLevel level, const MatmulArgs& args);
 
 // Panels [first_panel, first_panel + panel_count) over all of k, epilogue included. Even numbers
-// when the weights are interleaved.
-void matmul_tile(CpuLevel level, const MatmulArgs& args, int64_t first_panel, int64_t panel_count);
+// when the weights are interleaved. `next_panel`, when the caller knows it, is where the tile that
+// it will run after this one begins: its first lines are prefetched, the result is the same.
+void matmul_tile(CpuLevel level, const MatmulArgs& args, int64_t first_panel, int64_t panel_count,
+                 int64_t next_panel = -1);
 
 // The same in two steps, for tiles that are split along k: the raw sums (int32 or f32) of lines
-// [first_line, first_line + line_count) go to `sums` ([panel][m][16]); matmul_combine adds the
-// slices in their order and does the epilogue. s8: bit for bit what matmul_tile gives.
+// [first_line, first_line + line_count) go to `sums` ([panel][m][16], at 64 bytes); matmul_combine
+// adds the slices in their order and does the epilogue. s8: bit for bit what matmul_tile gives.
 void matmul_slice(CpuLevel level, const MatmulArgs& args, int64_t first_panel, int64_t panel_count,
                   int64_t first_line, int64_t line_count, void* sums);
 void matmul_combine(CpuLevel level, const MatmulArgs& args, int64_t first_panel,

@@ -3,6 +3,7 @@
 #include "kernels/matmul_bench_run.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <utility>
 
@@ -144,9 +145,16 @@ double MatmulRun::run() {
   next_copy_ = (next_copy_ + 1) % weights_->copies.size();
   const int64_t tile_count = static_cast<int64_t>(plan_.tiles.size());
   if (plan_.k_slices == 1) {
-    return threads_->run_jobs(thread_count_, tile_count, [this, &args](int64_t index) {
-      const MatmulTilePlan& tile = plan_.tiles[static_cast<size_t>(index)];
-      matmul_tile(level_, args, tile.first_panel, tile.panel_count);
+    std::atomic<int64_t> next_tile = 0;
+    return threads_->run(thread_count_, [&](int) {
+      int64_t index = next_tile.fetch_add(1, std::memory_order_relaxed);
+      while (index < tile_count) {
+        const int64_t next = next_tile.fetch_add(1, std::memory_order_relaxed);
+        const MatmulTilePlan& tile = plan_.tiles[static_cast<size_t>(index)];
+        matmul_tile(level_, args, tile.first_panel, tile.panel_count,
+                    next < tile_count ? plan_.tiles[static_cast<size_t>(next)].first_panel : -1);
+        index = next;
+      }
     });
   }
   const double slices_ns = threads_->run_jobs(thread_count_, tile_count, [&](int64_t index) {

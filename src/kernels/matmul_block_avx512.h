@@ -79,7 +79,7 @@ template <typename Line, int MR, int NR, int kPrefetched>
     });
     line += kLineBytes;
     row += Line::kSteps * MR * 4;
-    prefetch += kLineBytes;
+    if constexpr (kPrefetched > 0) prefetch += kLineBytes;
   }
   unroll<MR>([&](auto m) {
     unroll<NR>([&](auto n) {
@@ -129,9 +129,9 @@ void sum_panels_of(const PanelSums& job, int64_t block_lines) {
   const int64_t end = job.first_line + job.line_count;
   for (int64_t first = job.first_line; first < end; first += block_lines) {
     const int64_t count = first + block_lines < end ? block_lines : end - first;
-    const std::byte* next = first + count < end ? job.panels + (first + count) * kLineBytes
-                                                : job.next_panels + job.first_line * kLineBytes;
-    int prefetched = 0;
+    const bool is_last = first + count == end;
+    const std::byte* next = is_last ? job.next_lines : job.panels + (first + count) * kLineBytes;
+    int prefetched = next == nullptr ? NR : 0;
     for (int64_t row = 0; row < job.m; row += kRowGroup) {
       const int64_t row_count = job.m - row < kRowGroup ? job.m - row : kRowGroup;
       const int now = NR - prefetched < at_once ? NR - prefetched : at_once;
@@ -140,7 +140,7 @@ void sum_panels_of(const PanelSums& job, int64_t block_lines) {
            .stride = job.panel_stride,
            .rows = job.rows + (row * job.panel_lines + first * row_count) * kRowBytes,
            .line_count = count,
-           .prefetch = next + prefetched * job.panel_stride,
+           .prefetch = now == 0 ? nullptr : next + prefetched * job.panel_stride,
            .sums = static_cast<std::byte*>(job.sums) + row * kLineBytes,
            .sums_stride = job.m * kLineBytes,
            .is_first = first == job.first_line},

@@ -30,9 +30,9 @@ struct PanelSums {
   DType weights = DType::kF32;
   int64_t m = 0;
   const std::byte* rows = nullptr;
-  // Where the caller will read next, line 0 of as many panels: prefetched towards the end. Need
-  // not exist.
-  const std::byte* next_panels = nullptr;
+  // The line of the first panel that the caller will read next, when it knows: that line of as many
+  // panels, and those behind it, are prefetched towards the end. They need not all exist.
+  const std::byte* next_lines = nullptr;
   void* sums = nullptr;
 };
 

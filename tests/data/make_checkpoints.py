@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Makes the golden checkpoints in tests/data/qwen3: small Qwen3 models with random weights, and what
-# Hugging Face transformers makes of them. Run where PyTorch and transformers are, with the folder to
-# write to; the results are kept in the repository, so nobody needs this to run the tests.
+# Hugging Face transformers makes of them. Run where PyTorch and transformers are, with an empty
+# folder to write to; the results are kept in the repository: the tests do not need this.
 #
 #   python3 tests/data/make_checkpoints.py tests/data/qwen3
 #
-# Each folder has config.json, generation_config.json, *.safetensors (sharded where larger than 230 kB) and
-#   golden.safetensors  prompt.N [tokens], greedy.N [48; 16 for bf16], margin.N (of the chosen token
-#                       over the next), logits.N [tokens, vocabulary] f32 as the model's own type gives them,
-#                       exact.N the same with everything in f64
+# Each folder has config.json, generation_config.json, *.safetensors (sharded where larger than
+# 230 kB) and golden.safetensors, which holds for prompt N
+#
+#   prompt.N, greedy.N  tokens; 48 are generated, 16 for bf16
+#   margin.N            of each chosen token over the next
+#   logits.N            [tokens, vocabulary] f32 as the model's own type gives them
+#   exact.N             the same with everything in f64
 #
 # Weights are scaled so that logits spread over several units, and of many random prompts the one is
-# taken whose greedy tokens have the widest margins: rounding must not decide which token comes next.
+# taken whose greedy tokens have the widest margins: rounding must not decide which token is next.
 
 import json
 import pathlib
