@@ -5,7 +5,7 @@
 // A block is `lines` lines of NR panels by MR rows: MR x NR accumulators stay in registers, each
 // line costs NR loads, MR broadcasts a step and MR x NR multiply-adds. All rows go over the block
 // before the next one is read, so only the first group of rows reads memory and the others read
-// L1; the prefetches of the next block are dealt out over the groups of rows, each line once.
+// L1; the prefetches of a block to come are dealt out over the groups of rows, each line once.
 //
 // For level files only: everything is in an anonymous namespace.
 
@@ -46,15 +46,17 @@ struct Block {
   int64_t stride = 0;  // between panels
   const std::byte* rows = nullptr;
   int64_t line_count = 0;
-  const std::byte* prefetch = nullptr;  // the first panel whose lines are prefetched
-  std::byte* sums = nullptr;            // [panel][row][16]
-  int64_t sums_stride = 0;              // between panels
-  bool is_first = false;                // the sums begin at zero
+  const std::byte* prefetch = nullptr;       // the first panel whose lines are all prefetched
+  const std::byte* prefetch_half = nullptr;  // half the lines of one more
+  std::byte* sums = nullptr;                 // [panel][row][16]
+  int64_t sums_stride = 0;                   // between panels
+  bool is_first = false;                     // the sums begin at zero
 };
 
-// `Line` has: Sum (the accumulator), kSteps and kRowBytes (of one row a line), zero, load, store,
-// weights(line, step) and add(sum, weights, row element at, step).
-template <typename Line, int MR, int NR, int kPrefetched>
+// Prefetches kHalves / 2 lines for each line. `Line` has: Sum (the accumulator), kSteps and
+// kRowBytes (of one row a line), zero, load, store, weights(line, step) and add(sum, weights, row
+// element at, step).
+template <typename Line, int MR, int NR, int kHalves>
 [[gnu::noinline]] void add_block(const Block& block) {
   typename Line::Sum sums[MR][NR];
   unroll<MR>([&](auto m) {
@@ -66,9 +68,13 @@ template <typename Line, int MR, int NR, int kPrefetched>
   const std::byte* line = block.lines;
   const std::byte* row = block.rows;
   const std::byte* prefetch = block.prefetch;
+  const std::byte* prefetch_half = block.prefetch_half;
   const int64_t stride = block.stride;
   for (int64_t i = 0; i < block.line_count; ++i) {
-    unroll<kPrefetched>([&](auto n) { prefetch_line(prefetch + n * stride); });
+    unroll<kHalves / 2>([&](auto n) { prefetch_line(prefetch + n * stride); });
+    if constexpr (kHalves % 2 == 1) {
+      if (i % 2 == 0) prefetch_line(prefetch_half + i / 2 * kLineBytes);
+    }
     unroll<Line::kSteps>([&](auto step) {
       typename Line::Weights weights[NR];
       unroll<NR>([&](auto n) { weights[n] = Line::template weights<step>(line + n * stride); });
@@ -79,7 +85,7 @@ template <typename Line, int MR, int NR, int kPrefetched>
     });
     line += kLineBytes;
     row += Line::kSteps * MR * 4;
-    if constexpr (kPrefetched > 0) prefetch += kLineBytes;
+    if constexpr (kHalves > 1) prefetch += kLineBytes;
   }
   unroll<MR>([&](auto m) {
     unroll<NR>([&](auto n) {
@@ -89,63 +95,94 @@ template <typename Line, int MR, int NR, int kPrefetched>
 }
 
 template <typename Line, int MR, int NR>
-void add_block_prefetching(const Block& block, int prefetched) {
-  if (prefetched == 0) return add_block<Line, MR, NR, 0>(block);
+void add_block_prefetching(const Block& block, int halves) {
+  if (halves == 0) return add_block<Line, MR, NR, 0>(block);
   if constexpr (NR == kWidePanels) {
-    if (prefetched == 1) return add_block<Line, MR, NR, 1>(block);
-    if (prefetched == 2) return add_block<Line, MR, NR, 2>(block);
-    if (prefetched == 3) return add_block<Line, MR, NR, 3>(block);
+    if (halves == 1) return add_block<Line, MR, NR, 1>(block);
+    if (halves == 2) return add_block<Line, MR, NR, 2>(block);
+    if (halves == 3) return add_block<Line, MR, NR, 3>(block);
+    if (halves <= 6) return add_block<Line, MR, NR, 6>(block);
   }
-  add_block<Line, MR, NR, NR>(block);
+  add_block<Line, MR, NR, 2 * NR>(block);
 }
 
 template <typename Line, int NR>
-void add_rows_block(const Block& block, int row_count, int prefetched) {
+void add_rows_block(const Block& block, int row_count, int halves) {
   switch (row_count) {
     case 1:
-      return add_block_prefetching<Line, 1, NR>(block, prefetched);
+      return add_block_prefetching<Line, 1, NR>(block, halves);
     case 2:
-      return add_block_prefetching<Line, 2, NR>(block, prefetched);
+      return add_block_prefetching<Line, 2, NR>(block, halves);
     case 3:
-      return add_block_prefetching<Line, 3, NR>(block, prefetched);
+      return add_block_prefetching<Line, 3, NR>(block, halves);
     default:
       // 4 x 8 accumulators would not leave a register for the weights.
-      if constexpr (NR <= kWidePanels) add_block_prefetching<Line, 4, NR>(block, prefetched);
+      if constexpr (NR <= kWidePanels) add_block_prefetching<Line, 4, NR>(block, halves);
   }
 }
 
-// How many panels' next block each group of rows prefetches. The narrow rests leave it all to the
-// first group: they are few, and not worth more code.
+// The lines of a block to come, to be prefetched: half panels, dealt out to the groups of rows as
+// evenly as they can be. More at a time would fill the core's buffers for misses and hold up what
+// is being computed. The narrow rests leave it all to the first group: they are few.
 template <int NR>
-int panels_prefetched_at_once(int groups) {
-  return NR == kWidePanels && groups > 1 ? (NR + groups - 1) / groups : NR;
+struct BlockAhead {
+  const std::byte* lines = nullptr;  // of the first panel; nothing when nobody knows
+  int64_t stride = 0;
+  int64_t half_bytes = 0;
+  int halves_at_once = 0;
+  int halves_done = 0;
+
+  // Adds this group's share to the block and returns how many halves it is.
+  int give(Block& block) {
+    const int left = lines == nullptr ? 0 : 2 * NR - halves_done;
+    const int halves = left < halves_at_once ? left : halves_at_once;
+    if (halves == 0) return 0;
+    const int first = halves_done;
+    halves_done += halves;
+    const bool half_first = first % 2 == 1;
+    const int whole = (first + 1) / 2;  // the first panel of which this group takes both halves
+    block.prefetch = lines + whole * stride;
+    block.prefetch_half = half_first ? lines + first / 2 * stride + half_bytes
+                                     : lines + (whole + halves / 2) * stride;
+    return halves;
+  }
+};
+
+template <int NR>
+int halves_at_once(int groups) {
+  if (NR != kWidePanels || groups == 1) return 2 * NR;
+  return groups <= 3 ? (NR + groups - 1) / groups * 2 : (2 * NR + groups - 1) / groups;
+}
+
+// Where line `line` of this job lies, or of the one that comes next.
+const std::byte* lines_ahead(const PanelSums& job, int64_t line) {
+  const int64_t behind = line - (job.first_line + job.line_count);
+  if (behind < 0) return job.panels + line * kLineBytes;
+  return job.next_lines == nullptr ? nullptr : job.next_lines + behind * kLineBytes;
 }
 
 template <typename Line, int NR>
 void sum_panels_of(const PanelSums& job, int64_t block_lines) {
   constexpr int64_t kRowBytes = int64_t{4} * Line::kSteps;  // of one row a line
   const int groups = static_cast<int>((job.m + kRowGroup - 1) / kRowGroup);
-  const int at_once = panels_prefetched_at_once<NR>(groups);
   const int64_t end = job.first_line + job.line_count;
   for (int64_t first = job.first_line; first < end; first += block_lines) {
     const int64_t count = first + block_lines < end ? block_lines : end - first;
-    const bool is_last = first + count == end;
-    const std::byte* next = is_last ? job.next_lines : job.panels + (first + count) * kLineBytes;
-    int prefetched = next == nullptr ? NR : 0;
+    BlockAhead<NR> ahead = {.lines = lines_ahead(job, first + kLinesAhead),
+                            .stride = job.panel_stride,
+                            .half_bytes = (count + 1) / 2 * kLineBytes,
+                            .halves_at_once = halves_at_once<NR>(groups)};
     for (int64_t row = 0; row < job.m; row += kRowGroup) {
       const int64_t row_count = job.m - row < kRowGroup ? job.m - row : kRowGroup;
-      const int now = NR - prefetched < at_once ? NR - prefetched : at_once;
-      add_rows_block<Line, NR>(
-          {.lines = job.panels + first * kLineBytes,
-           .stride = job.panel_stride,
-           .rows = job.rows + (row * job.panel_lines + first * row_count) * kRowBytes,
-           .line_count = count,
-           .prefetch = now == 0 ? nullptr : next + prefetched * job.panel_stride,
-           .sums = static_cast<std::byte*>(job.sums) + row * kLineBytes,
-           .sums_stride = job.m * kLineBytes,
-           .is_first = first == job.first_line},
-          static_cast<int>(row_count), now);
-      prefetched += now;
+      Block block = {.lines = job.panels + first * kLineBytes,
+                     .stride = job.panel_stride,
+                     .rows = job.rows + (row * job.panel_lines + first * row_count) * kRowBytes,
+                     .line_count = count,
+                     .sums = static_cast<std::byte*>(job.sums) + row * kLineBytes,
+                     .sums_stride = job.m * kLineBytes,
+                     .is_first = first == job.first_line};
+      const int halves = ahead.give(block);
+      add_rows_block<Line, NR>(block, static_cast<int>(row_count), halves);
     }
   }
 }

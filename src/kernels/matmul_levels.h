@@ -12,11 +12,13 @@
 namespace gapless {
 
 inline constexpr int kMaxPanelsAtOnce = 8;
-// Lines of a panel that are read, and prefetched, at a time: when the rows are one group each line
-// is read once, and a block is only the distance to prefetch ahead; when they are several the block
-// of all panels (24 KiB) and the rows to it stay in L1.
+// Lines of a panel that all rows go over before the next ones: when the rows are one group each
+// line is read once and the number hardly matters; when they are several the block of all panels
+// (24 KiB) and the rows to it stay in L1.
 inline constexpr int64_t kStreamedLines = 128;
 inline constexpr int64_t kReusedLines = 64;
+// How far ahead lines are prefetched: whole blocks.
+inline constexpr int64_t kLinesAhead = 128;
 
 // The sums of `panel_count` neighbouring panels over lines [first_line, first_line + line_count)
 // for all rows: sums[panel][row][16], int32 for s8 weights, f32 otherwise.

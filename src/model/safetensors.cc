@@ -22,19 +22,12 @@ using nlohmann::json;
 
 constexpr size_t kLengthBytes = 8;
 constexpr size_t kShownNameBytes = 200;
+constexpr std::string_view kLfsPointer = "version https://git-lfs";
 constexpr int64_t kMaxNumber = std::numeric_limits<int64_t>::max();
 
 // In the order of DType.
 constexpr std::array<std::string_view, kDTypeCount> kDTypeNames = {"U8",  "I8",  "F16", "BF16",
                                                                    "F32", "I32", "I64", "F64"};
-
-// A name for a message: a hostile file may have one of megabytes, or with line ends in it.
-std::string shown(std::string_view name) {
-  const std::string_view part = name.substr(0, kShownNameBytes);
-  std::string text = json(part).dump(-1, ' ', true, json::error_handler_t::replace);
-  if (part.size() < name.size()) text += "...";
-  return text;
-}
 
 struct HeaderEntry {
   std::string name;
@@ -70,8 +63,8 @@ class HeaderParser : public json::json_sax_t {
     }
     const size_t limit = key_ == "shape" ? kMaxTensorDimensions : 2;
     if (numbers().size() == limit) {
-      return refuse(fmt::format("tensor {}: {} has more than {} numbers", shown(name()), key_,
-                                limit));
+      return refuse(
+          fmt::format("tensor {}: {} has more than {} numbers", quoted_name(name()), key_, limit));
     }
     numbers().push_back(static_cast<int64_t>(value));
     return true;
@@ -99,13 +92,13 @@ class HeaderParser : public json::json_sax_t {
     if (depth_ == 1) in_metadata_ = value == kSafetensorsMetadataKey;
     std::set<std::string>& seen = depth_ == 1 ? names_ : keys_;
     if (!seen.insert(value).second) {
-      if (depth_ == 1) return refuse(fmt::format("{} is there twice", shown(value)));
-      return refuse(fmt::format("{} has {} twice", shown(name()), shown(value)));
+      if (depth_ == 1) return refuse(fmt::format("{} is there twice", quoted_name(value)));
+      return refuse(fmt::format("{} has {} twice", quoted_name(name()), quoted_name(value)));
     }
     const bool known = value == "dtype" || value == "shape" || value == "data_offsets";
     if (depth_ == 2 && !in_metadata_ && !known) {
-      return refuse(fmt::format("tensor {} has {}, which is not part of the format", shown(name()),
-                                shown(value)));
+      return refuse(fmt::format("tensor {} has {}, which is not part of the format",
+                                quoted_name(name()), quoted_name(value)));
     }
     key_ = value;
     return true;
@@ -141,26 +134,26 @@ class HeaderParser : public json::json_sax_t {
 
   bool refuse_value(std::string_view value) {
     if (depth_ == 0) return refuse(fmt::format("the header is {} and no object", value));
-    if (depth_ == 1) return refuse(fmt::format("{} is {} and no object", shown(key_), value));
+    if (depth_ == 1) return refuse(fmt::format("{} is {} and no object", quoted_name(key_), value));
     if (in_metadata_) {
-      return refuse(fmt::format("metadata {} is {} and no text", shown(key_), value));
+      return refuse(fmt::format("metadata {} is {} and no text", quoted_name(key_), value));
     }
     if (depth_ == 2) {
-      return refuse(fmt::format("tensor {}: {} is {} and not {}", shown(name()), key_, value,
+      return refuse(fmt::format("tensor {}: {} is {} and not {}", quoted_name(name()), key_, value,
                                 key_ == "dtype" ? "the name of a type" : "a list of numbers"));
     }
     return refuse(
-        fmt::format("tensor {}: {} has {} among its numbers", shown(name()), key_, value));
+        fmt::format("tensor {}: {} has {} among its numbers", quoted_name(name()), key_, value));
   }
 
   bool is_complete() {
     for (const char* needed : {"dtype", "shape", "data_offsets"}) {
       if (keys_.contains(needed)) continue;
-      return refuse(fmt::format("tensor {} has no {}", shown(name()), needed));
+      return refuse(fmt::format("tensor {} has no {}", quoted_name(name()), needed));
     }
     if (entries.back().offsets.size() != 2) {
-      return refuse(fmt::format("tensor {}: data_offsets has {} numbers and not 2", shown(name()),
-                                entries.back().offsets.size()));
+      return refuse(fmt::format("tensor {}: data_offsets has {} numbers and not 2",
+                                quoted_name(name()), entries.back().offsets.size()));
     }
     return true;
   }
@@ -186,8 +179,14 @@ Result<std::string_view> find_header(const std::string& path, std::span<const st
                 "{}: {} bytes are too few for a safetensors file; download it again", path,
                 bytes.size());
   }
+  const char* text = reinterpret_cast<const char*>(bytes.data());
+  if (std::string_view(text, bytes.size()).starts_with(kLfsPointer)) {
+    return fail(ErrorCode::kInvalidInput,
+                "{}: is a Git LFS pointer and not the weights; run 'git lfs pull' in its folder",
+                path);
+  }
   uint64_t length = 0;
-  std::memcpy(&length, bytes.data(), kLengthBytes);
+  std::memcpy(&length, text, kLengthBytes);
   if (length > kMaxSafetensorsHeaderBytes) {
     return fail(ErrorCode::kInvalidInput,
                 "{}: not a safetensors file: its header would have {} bytes; the format allows {}",
@@ -198,12 +197,12 @@ Result<std::string_view> find_header(const std::string& path, std::span<const st
                 "{}: cut short in its header: {} of {} bytes; download it again", path,
                 bytes.size(), kLengthBytes + length);
   }
-  const char* text = reinterpret_cast<const char*>(bytes.data()) + kLengthBytes;
-  if (length == 0 || text[0] != '{') {
+  const std::string_view header(text + kLengthBytes, length);
+  if (!header.starts_with('{')) {
     return fail(ErrorCode::kInvalidInput,
                 "{}: not a safetensors file: its header does not begin with '{{'", path);
   }
-  return std::string_view(text, length);
+  return header;
 }
 
 // Range and size of one tensor, seen alone.
@@ -212,25 +211,26 @@ Result<void> check_entry(const std::string& path, const HeaderEntry& entry, int6
   const int64_t end = entry.offsets[1];
   if (end < begin) {
     return fail(ErrorCode::kInvalidInput, "{}: tensor {} ends at byte {}, before it begins at {}",
-                path, shown(entry.name), end, begin);
+                path, quoted_name(entry.name), end, begin);
   }
   if (end > data_bytes) {
     return fail(ErrorCode::kInvalidInput,
                 "{}: tensor {} ends at byte {} of the data, of which the file has {}; it is cut "
                 "short: download it again",
-                path, shown(entry.name), end, data_bytes);
+                path, quoted_name(entry.name), end, data_bytes);
   }
   const std::optional<DType> dtype = parse_safetensors_dtype(entry.dtype_name);
   if (!dtype) return {};
   const std::optional<int64_t> wanted = tensor_bytes(entry.shape, *dtype);
   if (!wanted) {
     return fail(ErrorCode::kInvalidInput, "{}: tensor {} of shape {} is larger than 2^63 bytes",
-                path, shown(entry.name), shape_text(entry.shape));
+                path, quoted_name(entry.name), shape_text(entry.shape));
   }
   if (*wanted != end - begin) {
     return fail(ErrorCode::kInvalidInput,
                 "{}: tensor {} of shape {} and type {} has {} bytes; it must have {}", path,
-                shown(entry.name), shape_text(entry.shape), entry.dtype_name, end - begin, *wanted);
+                quoted_name(entry.name), shape_text(entry.shape), entry.dtype_name, end - begin,
+                *wanted);
   }
   return {};
 }
@@ -245,12 +245,12 @@ Result<void> check_layout(const std::string& path, const std::vector<HeaderEntry
     if (begin < position) {
       return fail(ErrorCode::kInvalidInput,
                   "{}: tensor {} begins at byte {} of the data, inside {}, which ends at {}", path,
-                  shown(entry.name), begin, shown(before), position);
+                  quoted_name(entry.name), begin, quoted_name(before), position);
     }
     if (begin > position) {
       return fail(ErrorCode::kInvalidInput,
                   "{}: bytes {} to {} of the data, before tensor {}, belong to no tensor", path,
-                  position, begin, shown(entry.name));
+                  position, begin, quoted_name(entry.name));
     }
     position = entry.offsets[1];
     before = entry.name;
@@ -278,6 +278,13 @@ std::optional<DType> parse_safetensors_dtype(std::string_view name) {
     if (kDTypeNames[i] == name) return static_cast<DType>(i);
   }
   return std::nullopt;
+}
+
+std::string quoted_name(std::string_view name) {
+  const std::string_view part = name.substr(0, kShownNameBytes);
+  std::string text = json(part).dump(-1, ' ', true, json::error_handler_t::replace);
+  if (part.size() < name.size()) text += "...";
+  return text;
 }
 
 std::optional<int64_t> tensor_bytes(std::span<const int64_t> shape, DType dtype) {
@@ -339,8 +346,8 @@ const StoredTensor* SafetensorsFile::find(std::string_view name) const {
 Result<const StoredTensor*> SafetensorsFile::require(std::string_view name) const {
   const StoredTensor* tensor = find(name);
   if (tensor == nullptr) {
-    return fail(ErrorCode::kInvalidInput, "{}: tensor {} is not among its {}", path_, shown(name),
-                tensors_.size());
+    return fail(ErrorCode::kInvalidInput, "{}: tensor {} is not among its {}", path_,
+                quoted_name(name), tensors_.size());
   }
   GAPLESS_TRY(check_usable(path_, *tensor));
   return tensor;
@@ -349,7 +356,8 @@ Result<const StoredTensor*> SafetensorsFile::require(std::string_view name) cons
 Result<void> check_usable(const std::string& path, const StoredTensor& tensor) {
   if (!tensor.dtype) {
     return fail(ErrorCode::kInvalidInput, "{}: tensor {} has type {}; known are {}", path,
-                shown(tensor.name), shown(tensor.dtype_name), fmt::join(kDTypeNames, ", "));
+                quoted_name(tensor.name), quoted_name(tensor.dtype_name),
+                fmt::join(kDTypeNames, ", "));
   }
   const uintptr_t address = reinterpret_cast<uintptr_t>(tensor.bytes.data());
   const uintptr_t alignment = static_cast<uintptr_t>(dtype_bytes(*tensor.dtype));
@@ -357,7 +365,7 @@ Result<void> check_usable(const std::string& path, const StoredTensor& tensor) {
     return fail(ErrorCode::kInvalidInput,
                 "{}: the data of tensor {} is not aligned to its type {}; load and save the file "
                 "with safetensors 0.3 or later",
-                path, shown(tensor.name), tensor.dtype_name);
+                path, quoted_name(tensor.name), tensor.dtype_name);
   }
   return {};
 }

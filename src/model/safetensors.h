@@ -37,6 +37,9 @@ std::optional<DType> parse_safetensors_dtype(std::string_view name);
 
 // Bytes of a tensor; nothing when a dimension is negative or the product does not fit.
 std::optional<int64_t> tensor_bytes(std::span<const int64_t> shape, DType dtype);
+// For messages: in quotes and on one line, not longer than a line should be. A hostile file may
+// have names of megabytes, or with line ends in them.
+std::string quoted_name(std::string_view name);
 // "[160, 48]"
 std::string shape_text(std::span<const int64_t> shape);
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "base/json_text.h"
 #include "model/safetensors.h"
@@ -37,7 +38,7 @@ Result<void> check_name(const std::string& path, const std::string& name,
                 seen.size());
   }
   if (!seen.insert(name).second) {
-    return fail(ErrorCode::kInvalidInput, "{}: tensor '{}' is given twice", path, name);
+    return fail(ErrorCode::kInvalidInput, "{}: tensor {} is given twice", path, quoted_name(name));
   }
   return {};
 }
@@ -48,18 +49,19 @@ Result<int64_t> place(const std::string& path, const TensorSpec& tensor, int64_t
   int64_t end = 0;
   if (!bytes || __builtin_add_overflow(begin, *bytes, &end)) {
     return fail(ErrorCode::kInvalidInput,
-                "{}: tensor '{}' of shape {}: a size is negative, or all are too large", path,
-                tensor.name, shape_text(tensor.shape));
+                "{}: tensor {} of shape {}: a size is negative, or all are too large", path,
+                quoted_name(tensor.name), shape_text(tensor.shape));
   }
   if (tensor.shape.size() > kMaxTensorDimensions) {
-    return fail(ErrorCode::kInvalidInput, "{}: tensor '{}' has {} dimensions; at most {} are known",
-                path, tensor.name, tensor.shape.size(), kMaxTensorDimensions);
+    return fail(ErrorCode::kInvalidInput, "{}: tensor {} has {} dimensions; at most {} are known",
+                path, quoted_name(tensor.name), tensor.shape.size(), kMaxTensorDimensions);
   }
   if (*bytes > 0 && begin % dtype_bytes(tensor.dtype) != 0) {
     return fail(ErrorCode::kInvalidInput,
-                "{}: tensor '{}' of type {} would begin at byte {}, which is not a multiple of {}; "
+                "{}: tensor {} of type {} would begin at byte {}, which is not a multiple of {}; "
                 "give the tensors with wider elements first",
-                path, tensor.name, dtype_name(tensor.dtype), begin, dtype_bytes(tensor.dtype));
+                path, quoted_name(tensor.name), dtype_name(tensor.dtype), begin,
+                dtype_bytes(tensor.dtype));
   }
   return end;
 }
@@ -89,9 +91,9 @@ Result<std::string> make_header(const std::string& path, const std::vector<Tenso
     GAPLESS_TRY(check_name(path, tensor.name, seen));
     const int64_t end = GAPLESS_TRY(place(path, tensor, begin));
     append_json_string(header, tensor.name);
-    header += fmt::format(R"(:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}},)",
-                          safetensors_dtype_name(tensor.dtype), shape_text(tensor.shape), begin,
-                          end);
+    header +=
+        fmt::format(R"(:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}},)",
+                    safetensors_dtype_name(tensor.dtype), fmt::join(tensor.shape, ","), begin, end);
     begin = end;
   }
   if (header.back() == ',') header.pop_back();
@@ -142,19 +144,18 @@ Result<void> SafetensorsWriter::append(std::string_view name, std::span<const st
   if (bytes.empty()) return {};
   skip_finished();
   if (current_ == tensors_.size()) {
-    return fail(ErrorCode::kInvalidInput, "{}: {} bytes for tensor '{}' after all data was written",
-                path_, bytes.size(), name);
+    return fail(ErrorCode::kInvalidInput, "{}: {} bytes for tensor {} after all data was written",
+                path_, bytes.size(), quoted_name(name));
   }
   const Pending& tensor = tensors_[current_];
   if (name != tensor.name) {
-    return fail(ErrorCode::kInvalidInput,
-                "{}: data for tensor '{}' while '{}' has {} of its {} bytes", path_, name,
-                tensor.name, current_bytes_, tensor.bytes);
+    return fail(ErrorCode::kInvalidInput, "{}: data for tensor {} while {} has {} of its {} bytes",
+                path_, quoted_name(name), quoted_name(tensor.name), current_bytes_, tensor.bytes);
   }
   if (std::ssize(bytes) > tensor.bytes - current_bytes_) {
     return fail(ErrorCode::kInvalidInput,
-                "{}: tensor '{}' takes {} bytes; {} were written and {} more were given", path_,
-                name, tensor.bytes, current_bytes_, bytes.size());
+                "{}: tensor {} takes {} bytes; {} were written and {} more were given", path_,
+                quoted_name(name), tensor.bytes, current_bytes_, bytes.size());
   }
   file_.append({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   current_bytes_ += std::ssize(bytes);
@@ -164,9 +165,9 @@ Result<void> SafetensorsWriter::append(std::string_view name, std::span<const st
 Result<void> SafetensorsWriter::commit() {
   skip_finished();
   if (current_ != tensors_.size()) {
-    return fail(ErrorCode::kInvalidInput, "{}: tensor '{}' has {} of its {} bytes, {} more follow",
-                path_, tensors_[current_].name, current_bytes_, tensors_[current_].bytes,
-                tensors_.size() - current_ - 1);
+    return fail(ErrorCode::kInvalidInput, "{}: tensor {} has {} of its {} bytes, {} more follow",
+                path_, quoted_name(tensors_[current_].name), current_bytes_,
+                tensors_[current_].bytes, tensors_.size() - current_ - 1);
   }
   return file_.commit();
 }
