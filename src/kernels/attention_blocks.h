@@ -5,9 +5,11 @@
 //
 // Scores and weighted values are the same sum: rows of the page (K: dims, V: tokens) times one
 // coefficient a head and row (q, or the probabilities), over columns side by side (K: tokens, V:
-// dims). Nothing is transposed and nothing is summed across a vector. While the keys of a block are
-// multiplied its values are prefetched, and while the values are, the keys of the next block: each
-// line once.
+// dims). Nothing is transposed and nothing is summed across a vector. Meanwhile the next block is
+// prefetched, each line once: while the keys are multiplied most of its keys, during the softmax
+// the rest of them and some values, while the values are multiplied the rest. A core has buffers
+// for some 24 misses (Zen 4): memory must be kept busy all the time, since no burst makes up for a
+// pause.
 //
 // For level files only: everything is in an anonymous namespace.
 
@@ -24,6 +26,7 @@ namespace {
 constexpr int kBlockTokens = 128;
 constexpr int kMaxHeadDim = 256;
 constexpr int kMinPageTokens = 16;
+constexpr int kMaxSegments = kBlockTokens / kMinPageTokens;
 constexpr int kLineBytes = 64;
 
 // Tokens of a block that lie in one page.
@@ -34,7 +37,7 @@ struct Segment {
 };
 
 struct Block {
-  Segment segments[kBlockTokens / kMinPageTokens];
+  Segment segments[kMaxSegments];
   int segment_count = 0;
   int token_count = 0;
 };
@@ -79,10 +82,6 @@ LineStream stream_block(const std::byte* at, int64_t bytes) {
   if (lines.at >= lines.end) lines.at -= lines.back;
 }
 
-inline void prefetch_rest(LineStream& lines) {
-  while (lines.lines_left > 0) prefetch_next(lines);
-}
-
 // Multiply-adds over part of a page: out[head][column] = out * rescale[head] + sum over rows.
 template <typename Coefficient>
 struct RowsJob {
@@ -124,7 +123,6 @@ class ChunkWalk {
 
   void run() {
     block_at(chunk_, 0, next_block_);
-    prefetch_keys_from(0);
     start();
     for (int64_t token = 0; token < chunk_.token_count; token += kBlockTokens) {
       block_ = next_block_;
@@ -160,6 +158,11 @@ class ChunkWalk {
       block_at(chunk_, token, next_block_);
     } else if (next_ != nullptr) {
       block_at(*next_, 0, next_block_);
+    }
+    for (int i = 0; i < kMaxSegments; ++i) {
+      const bool is_there = i < next_block_.segment_count;
+      keys_ahead_[i] = is_there ? key_lines(next_block_.segments[i]) : LineStream{};
+      values_ahead_[i] = is_there ? value_lines(next_block_.segments[i]) : LineStream{};
     }
   }
 
@@ -209,7 +212,6 @@ class ChunkWalk {
     int done = 0;
     for (int i = 0; i < block_.segment_count; ++i) {
       const Segment& segment = block_.segments[i];
-      LineStream lines = value_lines(segment);
       Kernel::add_rows({.rows = first_key(segment),
                         .row_bytes = key_row_bytes(),
                         .row_count = chunk_.head_dim,
@@ -219,15 +221,18 @@ class ChunkWalk {
                         .out = scores_ + done,
                         .out_stride = kBlockTokens,
                         .rescale = nullptr},
-                       lines);
-      prefetch_rest(lines);
+                       keys_ahead_[i]);
       done += segment.count;
     }
   }
 
   void take_probabilities() {
     if constexpr (Kernel::kHasScales) gather_scales();
+    int64_t lines = lines_left(keys_ahead_) + lines_left(values_ahead_) / 4;
     for (int head = 0; head < chunk_.group_heads; ++head) {
+      const int64_t share = lines / (chunk_.group_heads - head);
+      lines -= share;
+      prefetch_some(values_ahead_, prefetch_some(keys_ahead_, share));
       Kernel::softmax({.scale = chunk_.scale,
                        .token_count = block_.token_count,
                        .scores = scores_ + head * kBlockTokens,
@@ -258,8 +263,6 @@ class ChunkWalk {
     int done = 0;
     for (int i = 0; i < block_.segment_count; ++i) {
       const Segment& segment = block_.segments[i];
-      LineStream lines;
-      if (i < next_block_.segment_count) lines = key_lines(next_block_.segments[i]);
       Kernel::add_rows({.rows = first_value(segment),
                         .row_bytes = value_row_bytes(),
                         .row_count = segment.count,
@@ -269,25 +272,31 @@ class ChunkWalk {
                         .out = chunk_.sums,
                         .out_stride = chunk_.head_dim,
                         .rescale = i == 0 ? rescale_ : ones_},
-                       lines);
-      prefetch_rest(lines);
+                       values_ahead_[i]);
       done += segment.count;
     }
-    prefetch_keys_from(block_.segment_count);
+    prefetch_some(values_ahead_, lines_left(values_ahead_));
   }
 
-  // Keys of the next block that had no part of this block to be fetched beside.
-  void prefetch_keys_from(int first_segment) {
-    for (int i = first_segment; i < next_block_.segment_count; ++i) {
-      LineStream lines = key_lines(next_block_.segments[i]);
-      prefetch_rest(lines);
+  static int64_t lines_left(const LineStream (&streams)[kMaxSegments]) {
+    int64_t lines = 0;
+    for (const LineStream& stream : streams) lines += stream.lines_left;
+    return lines;
+  }
+  // Returns how many of the lines there were not.
+  static int64_t prefetch_some(LineStream (&streams)[kMaxSegments], int64_t lines) {
+    for (LineStream& stream : streams) {
+      for (; lines > 0 && stream.lines_left > 0; --lines) prefetch_next(stream);
     }
+    return lines;
   }
 
   const AttentionChunk& chunk_;
   const AttentionChunk* next_;
   Block block_;
   Block next_block_;
+  LineStream keys_ahead_[kMaxSegments];  // of the next block
+  LineStream values_ahead_[kMaxSegments];
   alignas(64) Coefficient q_[kMaxGroupHeads * Kernel::kCoefficientStride];
   alignas(64) Coefficient probabilities_[kMaxGroupHeads * Kernel::kCoefficientStride];
   alignas(64) float scores_[kMaxGroupHeads * kBlockTokens];

@@ -55,7 +55,8 @@ template <typename Kernel, int kHeads, int kVectors>
   using Floats = typename Vector::Floats;
   constexpr int kLanes = Vector::kLanes;
   constexpr int kTileBytes = kVectors * kLanes * Kernel::kGroup * Kernel::kElementBytes;
-  constexpr int kLines = (kTileBytes + kLineBytes - 1) / kLineBytes;
+  // Three prefetches for four lines; the softmax does the others.
+  constexpr int kLines = (kTileBytes * 3 / 4 + kLineBytes - 1) / kLineBytes;
   float* out = job.out + place.head * job.out_stride + place.column;
   Floats sums[kHeads][kVectors];
   unroll<kHeads>([&](auto h) {

@@ -51,6 +51,7 @@ class MergeRanks {
     uint32_t rank = kNone;
   };
 
+  MergeRanks() = default;
   static uint64_t pair_of(int32_t left, int32_t right) {
     return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
   }

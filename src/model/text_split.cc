@@ -97,7 +97,7 @@ class Matcher {
                   utf8_.size(), error_text(status));
     }
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data_.get());
-    // \K can move the start of a match, even before where the search began.
+    // A \K that is called from a lookahead moves the start behind the end.
     if (ends[0] < from || ends[1] <= ends[0]) {
       return fail(ErrorCode::kInvalidInput, "the split pattern matches backwards at byte {}", from);
     }

@@ -136,6 +136,12 @@ TEST(TextSplit, APatternThatTriesForeverIsStopped) {
             "the split pattern fails at byte 0 of a text of 60 bytes: match limit exceeded");
 }
 
+TEST(TextSplit, APatternThatMatchesBackwardsIsStopped) {
+  const Result<Pieces> pieces = pieces_of(compiled("(?(DEFINE)(?<x>bc\\K))a(?=(?&x))"), "xabc");
+  ASSERT_FALSE(pieces.has_value());
+  EXPECT_EQ(pieces.error().message, "the split pattern matches backwards at byte 0");
+}
+
 TEST(TextSplit, APatternThatNeedsADeepStackStillMatches) {
   // Each repetition of the group is remembered, more than the machine code's stack holds.
   const std::string text(100'000, 'a');

@@ -2,6 +2,7 @@
 
 #include "model/tokenizer_file.h"
 
+#include <array>
 #include <charconv>
 #include <cstddef>
 #include <optional>
@@ -243,9 +244,10 @@ Result<std::vector<Merge>> read_merges(const JsonValue& array, const Vocabulary&
     const size_t index = merges.size();
     const std::optional<std::pair<std::string, std::string>> pair = read_pair(value);
     if (!pair) return fail(ErrorCode::kInvalidInput, "merge {} is not a pair of pieces", index);
-    int32_t ids[3] = {};
-    const std::string pieces[3] = {pair->first, pair->second, pair->first + pair->second};
-    for (size_t i = 0; i < 3; ++i) {
+    const std::array<std::string, 3> pieces = {pair->first, pair->second,
+                                               pair->first + pair->second};
+    std::array<int32_t, 3> ids{};
+    for (size_t i = 0; i < pieces.size(); ++i) {
       const std::optional<int32_t> id = vocabulary.find(pieces[i]);
       if (!id) {
         return fail(ErrorCode::kInvalidInput, "merge {} needs {}, which the vocabulary has not",

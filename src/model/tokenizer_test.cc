@@ -114,7 +114,7 @@ TEST(Tokenizer, DecodingGivesEveryStringOfBytesBack) {
       expected += run.is_utf8 ? to_composed(run.text, storage) : run.text;
       rest.remove_prefix(run.text.size());
     }
-    // Added tokens are cut out before; none of ours ends or begins with what could compose.
+    // Tokens are cut out before; only U+0338 behind their ">" would compose, and none is here.
     ASSERT_EQ(tokenizer.decode(encode(tokenizer, text), SpecialTokens::kKeep), expected);
     ASSERT_EQ(tokenizer.decode(encode(tokenizer, expected), SpecialTokens::kKeep), expected);
   }
