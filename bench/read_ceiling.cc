@@ -16,7 +16,7 @@ namespace gapless {
 namespace {
 
 constexpr int kStreamCounts[] = {1, 4, 8, 16};
-constexpr int64_t kPrefetchBytes[] = {0, 512, 1024, 2048};
+constexpr int64_t kPrefetchBytes[] = {0, 1024, 2048, 4096, 8192};
 constexpr int kMaxStreams = 16;
 constexpr int64_t kChunkCount = 32;
 constexpr int64_t kLineBytes = 64;

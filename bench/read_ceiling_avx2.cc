@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The read loop with .
+// The read loop with 256-bit loads.
 
 #include <immintrin.h>
 
@@ -13,7 +13,7 @@ constexpr int64_t kLineBytes = 64;
 
 // A function that only prefetches is taken for one without effect; an asm statement is not.
 inline __attribute__((always_inline)) void prefetch(const std::byte* address) {
-  asm volatile("prefetcht0 %0" ::"m"(*address));
+  asm volatile("prefetcht1 %0" ::"m"(*address));
 }
 
 template <int kStreams, bool kPrefetch>

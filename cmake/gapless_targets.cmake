@@ -46,7 +46,7 @@ endfunction()
 # CpuLevel (kernels/cpu_level.h), which the end of the name tells. Left out where the machine is not
 # an x86-64.
 function(gapless_level_sources target)
-  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     return()
   endif()
   set(avx2 -mavx2 -mfma -mf16c)

@@ -4,10 +4,12 @@
 // it reads and how even the cores would be, without running it.
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -27,11 +29,15 @@ using Json = nlohmann::ordered_json;
 
 // Sizes of items beyond this are counted, not listed: the plan stays on one screen.
 constexpr size_t kSizesShown = 8;
+constexpr int64_t kMaxCacheKib = int64_t{1} << 32;
+// Items or tiles that are listed one by one.
+constexpr size_t kMaxListed = size_t{1} << 20;
 
 struct AttentionArguments {
   AttentionProblem problem;
   int64_t batch = 1;
   int32_t length = 0;
+  std::string lengths_text;
   std::vector<int32_t> lengths;
   std::string dtype = "bf16";
   bool items = false;
@@ -213,6 +219,29 @@ std::string attention_json(const AttentionPlan& plan, const AttentionArguments& 
   return json.dump(2) + "\n";
 }
 
+// "1,17,4096"
+Result<std::vector<int32_t>> parse_lengths(std::string_view text) {
+  std::vector<int32_t> lengths;
+  while (true) {
+    const std::string_view piece = text.substr(0, text.find(','));
+    int32_t length = 0;
+    const std::from_chars_result read =
+        std::from_chars(piece.data(), piece.data() + piece.size(), length);
+    if (piece.empty() || read.ec != std::errc() || read.ptr != piece.data() + piece.size())
+      return fail(ErrorCode::kUsage, "--lengths: '{}' is not a number of tokens", piece);
+    lengths.push_back(length);
+    if (piece.size() == text.size()) return lengths;
+    text.remove_prefix(piece.size() + 1);
+  }
+}
+
+// What --items and --tiles print must fit memory and patience.
+Result<void> check_listed(size_t count, std::string_view what) {
+  if (count <= kMaxListed) return {};
+  return fail(ErrorCode::kInvalidInput, "{} {} are too many to list; at most {}", count, what,
+              kMaxListed);
+}
+
 Result<int> run_attention(AttentionArguments arguments) {
   arguments.problem.kv.dtype = *parse_dtype(arguments.dtype);
   if (arguments.lengths.empty()) {
@@ -222,6 +251,10 @@ Result<int> run_attention(AttentionArguments arguments) {
     arguments.lengths.assign(static_cast<size_t>(arguments.batch), arguments.length);
   }
   const AttentionPlan plan = GAPLESS_TRY(plan_attention(arguments.problem, arguments.lengths));
+  if (arguments.items) {
+    const Result<void> listable = check_listed(plan.items.size(), "items");
+    if (!listable) return listable.error();
+  }
   const Result<void> printed =
       print(arguments.json ? attention_json(plan, arguments) : attention_text(plan, arguments));
   if (!printed) return printed.error();
@@ -366,12 +399,21 @@ Result<int> run_matmul(MatmulArguments arguments) {
   MatmulProblem& problem = arguments.problem;
   problem.weights = *parse_dtype(arguments.dtype);
   problem.interleave = arguments.dual ? Interleave::kPairs : Interleave::kNone;
+  for (const int64_t kib : {arguments.l1_kib, arguments.l2_kib}) {
+    if (kib < 1 || kib > kMaxCacheKib)
+      return fail(ErrorCode::kInvalidInput, "a cache of {} KiB; 1 to {} are possible", kib,
+                  kMaxCacheKib);
+  }
   problem.l1_bytes = arguments.l1_kib << 10;
   problem.l2_bytes = arguments.l2_kib << 10;
   // A level that this machine does not have can be planned for all the same.
   problem.level =
       arguments.level.empty() ? GAPLESS_TRY(choose_cpu_level()) : *parse_cpu_level(arguments.level);
   const MatmulPlan plan = GAPLESS_TRY(plan_matmul(problem));
+  if (arguments.tiles) {
+    const Result<void> listable = check_listed(plan.tiles.size(), "tiles");
+    if (!listable) return listable.error();
+  }
   const Result<void> printed =
       print(arguments.json ? matmul_json(plan, arguments) : matmul_text(plan, arguments));
   if (!printed) return printed.error();
@@ -395,8 +437,8 @@ RunCommand define_attention(CLI::App& command) {
       add_number(command, "--length", arguments->length, "Tokens of each, the new one included");
   batch->option_text("N");
   length->option_text("TOKENS");
-  command.add_option("--lengths", arguments->lengths, "Tokens of each sequence, instead of both")
-      ->delimiter(',')
+  command
+      .add_option("--lengths", arguments->lengths_text, "Tokens of each sequence, instead of both")
       ->excludes(batch)
       ->excludes(length)
       ->option_text("A,B,...");
@@ -421,6 +463,8 @@ RunCommand define_attention(CLI::App& command) {
   return [arguments, &command]() -> Result<int> {
     if (command.count("--length") + command.count("--lengths") == 0)
       return fail(ErrorCode::kUsage, "--length or --lengths is required");
+    if (command.count("--lengths") != 0)
+      arguments->lengths = GAPLESS_TRY(parse_lengths(arguments->lengths_text));
     return run_attention(*arguments);
   };
 }

@@ -2,6 +2,8 @@
 
 #include "kernels/matmul.h"
 
+#include <cstring>
+
 #include "base/check.h"
 #include "kernels/matmul_levels.h"
 
@@ -52,15 +54,16 @@ PanelSums sums_of(const MatmulArgs& args, int64_t panel, int64_t panel_count) {
 PanelOutput output_of(const MatmulArgs& args, int64_t panel, int64_t panel_count, int slice_count,
                       const void* const* sums) {
   const PackedMatrix& weights = *args.weights;
+  const bool is_s8 = weights.dtype() == DType::kS8;
   const bool is_pair = weights.interleave() == Interleave::kPairs;
   const int64_t first_column = (is_pair ? panel / 2 : panel) * kPanelRows;
-  return {.is_s8 = weights.dtype() == DType::kS8,
+  return {.is_s8 = is_s8,
           .is_pair = is_pair,
           .m = args.rows.m,
           .panel_count = static_cast<int>(panel_count),
           .first_column = first_column,
           .columns_left = weights.n() - first_column,
-          .panel_scales = weights.panel_scales() + panel * kPanelRows,
+          .panel_scales = is_s8 ? weights.panel_scales() + panel * kPanelRows : nullptr,
           .row_scales = args.rows.scales,
           .row_sums = args.rows.sums,
           .slice_count = slice_count,
@@ -87,6 +90,10 @@ Result<void> check_output(const MatmulArgs& args) {
     return fail(ErrorCode::kInvalidInput,
                 "the matmul's output has rows of {} elements, the weights give {} columns",
                 output.row_stride, n);
+  if (output.residual != nullptr && output.residual == output.data && output.dtype != DType::kF32)
+    return fail(ErrorCode::kInvalidInput,
+                "the matmul's output is {} and cannot lie on its f32 residual",
+                dtype_name(output.dtype));
   if (output.residual != nullptr && output.residual_stride < n)
     return fail(ErrorCode::kInvalidInput,
                 "the matmul's residual has rows of {} elements, the weights give {} columns",
@@ -143,6 +150,10 @@ void matmul_slice(CpuLevel level, const MatmulArgs& args, int64_t first_panel, i
                   int64_t first_line, int64_t line_count, void* sums) {
   check_panels(args, first_panel, panel_count);
   GAPLESS_DCHECK(first_line + line_count <= args.weights->line_count());
+  if (line_count == 0) {
+    std::memset(sums, 0, static_cast<size_t>(matmul_sums_bytes(args.rows.m, panel_count)));
+    return;
+  }
   std::byte* to = static_cast<std::byte*>(sums);
   const int64_t end = first_panel + panel_count;
   for (int64_t panel = first_panel; panel < end;) {

@@ -34,7 +34,7 @@ struct MatmulOutput {
   void* data = nullptr;
   int64_t row_stride = 0;             // in elements
   const float* row_factor = nullptr;  // [m] or nothing: the 1/rms that was put off
-  const float* residual = nullptr;    // [m][residual_stride] or nothing; may be `data`
+  const float* residual = nullptr;    // [m][residual_stride] or nothing; may be f32 `data`
   int64_t residual_stride = 0;
 };
 

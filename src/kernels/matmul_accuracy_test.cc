@@ -13,8 +13,10 @@
 #include <gtest/gtest.h>
 
 #include "base/half.h"
+#include "kernels/elementwise.h"
 #include "kernels/elementwise_reference.h"
 #include "kernels/matmul_test_support.h"
+#include "kernels/norm.h"
 
 namespace gapless {
 namespace {
@@ -152,6 +154,63 @@ Halves run_halves(CpuLevel level, const MatmulCase& pair) {
     y[which] = run_matmul(level, half);
   }
   return {y[0], y[1]};
+}
+
+// One matmul that stores SiLU(gate) x up, and two matmuls with silu_multiply after them, are the
+// same operations.
+TEST(MatmulAccuracy, DualOutputHasTheBitsOfTwoMatmulsAndSiluMultiply) {
+  for (const DType dtype : kWeightTypes) {
+    const MatmulCase pair({.weights = dtype,
+                           .m = 5,
+                           .k = 131,
+                           .n = 101,
+                           .interleave = Interleave::kPairs,
+                           .seed = 17});
+    for (const CpuLevel level : usable_cpu_levels()) {
+      const Halves halves = run_halves(level, pair);
+      std::vector<float> expected(halves.gate.size());
+      silu_multiply(level, halves.gate.data(), halves.up.data(), 1.0f,
+                    static_cast<int64_t>(expected.size()), DType::kF32, expected.data());
+      ASSERT_TRUE(all_same(run_matmul(level, pair), expected)) << shape_text(pair.shape, level);
+    }
+  }
+}
+
+// x gamma is packed and multiplied, 1/rms comes in the epilogue: the same as packing the normed
+// row, but for the casts, which then act on other values.
+TEST(MatmulAccuracy, TheNormMayBePutOffPastTheProjection) {
+  constexpr int64_t kK = 640;
+  const std::vector<float> gamma = uniform_values(kK, 0.5f, 1.5f, 18);
+  for (const DType dtype : kWeightTypes) {
+    const MatmulCase of_case({.weights = dtype, .m = 3, .k = kK, .n = 70, .seed = 19});
+    // Half a unit of each cast of x, for s8 half a step of about 3 sigma / 127, times |w|.
+    const double cast_error = dtype == DType::kS8     ? 0.02
+                              : dtype == DType::kBf16 ? 0x1p-7
+                              : dtype == DType::kF16  ? 0x1p-10
+                                                      : 0x1p-20;
+    for (const CpuLevel level : usable_cpu_levels()) {
+      MatmulCase normed({.weights = dtype, .m = 3, .k = kK, .n = 70, .seed = 19});
+      std::vector<float> factors;
+      for (int64_t row = 0; row < 3; ++row) {
+        const float* x = of_case.x.data() + row * kK;
+        rms_norm(level, x, gamma.data(), kK, 1e-6f, DType::kF32, normed.x.data() + row * kK);
+        factors.push_back(inverse_rms(level, x, kK, 1e-6f));
+      }
+      const GuardedRows rows(dtype, level, 3, kK);
+      pack_rows(level, {.data = of_case.x.data(), .row_stride = kK, .gamma = gamma.data()}, 0, 3,
+                rows.rows);
+      const GuardedOutput y(DType::kF32, 3, 70, 0);
+      MatmulArgs args = {.weights = of_case.matrix.get(), .rows = rows.rows, .output = y.output()};
+      args.output.row_factor = factors.data();
+      run_tiles(level, args, 0);
+      const std::vector<float> direct = run_matmul(level, normed);
+      const std::vector<float> deferred = y.values();
+      const std::vector<double> magnitudes = matmul_magnitudes(normed.reference());
+      for (size_t i = 0; i < direct.size(); ++i)
+        ASSERT_NEAR(deferred[i], direct[i], cast_error * magnitudes[i])
+            << shape_text(of_case.shape, level) << " element " << i;
+    }
+  }
 }
 
 // e^-g (2 units at most), 1 + e, 1 / e, g times that, times up: six units. Reached: 2.9. Below

@@ -28,7 +28,6 @@ template <int kCount, typename F>
 }
 
 constexpr int64_t kHalfLine = kLineBytes / 2;
-constexpr int64_t kBlockLines = 128;  // 8 KiB a panel: stays in L1 for the next group of rows
 
 struct Block {
   const std::byte* lines = nullptr;
@@ -93,8 +92,8 @@ template <typename Line>
 void sum_some_panels(const PanelSums& job, int panel, int panel_count) {
   constexpr int64_t kRowBytes = int64_t{4} * Line::kSteps;  // of one row a line
   const int64_t end = job.first_line + job.line_count;
-  for (int64_t first = job.first_line; first < end; first += kBlockLines) {
-    const int64_t count = first + kBlockLines < end ? kBlockLines : end - first;
+  for (int64_t first = job.first_line; first < end; first += kAvx2Lines) {
+    const int64_t count = first + kAvx2Lines < end ? kAvx2Lines : end - first;
     for (int64_t row = 0; row < job.m; row += kRowGroup) {
       const int64_t row_count = job.m - row < kRowGroup ? job.m - row : kRowGroup;
       add_rows_block<Line>(

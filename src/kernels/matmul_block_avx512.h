@@ -101,7 +101,8 @@ void add_block_prefetching(const Block& block, int halves) {
     if (halves == 1) return add_block<Line, MR, NR, 1>(block);
     if (halves == 2) return add_block<Line, MR, NR, 2>(block);
     if (halves == 3) return add_block<Line, MR, NR, 3>(block);
-    if (halves <= 6) return add_block<Line, MR, NR, 6>(block);
+    if (halves == 4) return add_block<Line, MR, NR, 4>(block);
+    if (halves == 6) return add_block<Line, MR, NR, 6>(block);
   }
   add_block<Line, MR, NR, 2 * NR>(block);
 }

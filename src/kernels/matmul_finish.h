@@ -69,8 +69,8 @@ void finish_rows(const PanelOutput& job) {
         const int64_t column = job.first_column + done;
         typename V::Floats y = finished_sums<V, kIsS8>(job, finish, panel, lane);
         if constexpr (kIsPair) {
-          const typename V::Floats sigmoid = V::splat(1.0f) / (V::splat(1.0f) + V::exp(-y));
-          y = y * sigmoid * finished_sums<V, kIsS8>(job, finish, panel + 1, lane);
+          const typename V::Floats silu = y / (V::splat(1.0f) + V::exp(-y));
+          y = silu * finished_sums<V, kIsS8>(job, finish, panel + 1, lane);
         }
         if (output.residual != nullptr)
           y = y + V::load_left(output.residual + row * output.residual_stride + column, left);

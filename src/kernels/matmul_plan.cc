@@ -14,6 +14,7 @@ namespace {
 
 // Whole groups of panels are taken although single ones would balance better, as long as the most
 // loaded core has at most this much more to read: 1 in 16.
+constexpr int64_t kSliceGroup = 6;  // panels
 constexpr int64_t kGroupLossDivisor = 16;
 // Slices of k must make the most loaded core's work smaller by 1 in 5.
 constexpr int64_t kSliceGainDivisor = 5;
@@ -123,10 +124,14 @@ int64_t estimated_load(const Shape& shape, const Cut& cut, int64_t core_count) {
   return divide_up(cut.tile_count * cut.slice_count, core_count) * tile_panels * slice_lines;
 }
 
-// The fewest slices, and of these the widest tiles, that are worth it; one slice when none are.
-Cut cut_with_slices(const MatmulProblem& problem, const Shape& shape) {
+// The fewest slices, and of these the widest tiles, that are worth it; one slice when none are. Not
+// by how many panels the kernel takes at once for so many rows: sums of floats would then depend on
+// the number of rows.
+Cut cut_with_slices(const MatmulProblem& problem, Shape shape) {
+  const Cut whole = cut_panels(shape, problem.core_count);
+  shape.group = kSliceGroup;
   Cut best = cut_panels(shape, problem.core_count);
-  if (divide_up(shape.panel_count, shape.group) >= problem.core_count) return best;
+  if (divide_up(shape.panel_count, shape.group) >= problem.core_count) return whole;
   int64_t best_load = estimated_load(shape, best, problem.core_count);
   const int64_t min_lines = divide_up(kMinSliceK, line_k(problem.weights));
   for (int64_t slices = 2; slices <= shape.line_count / min_lines; ++slices) {
@@ -143,7 +148,7 @@ Cut cut_with_slices(const MatmulProblem& problem, const Shape& shape) {
       best_load = load;
     }
   }
-  return best;
+  return best.slice_count > 1 ? best : whole;
 }
 
 Cut choose_cut(const MatmulProblem& problem, const Shape& shape) {
@@ -210,16 +215,25 @@ void add_up_bytes(const MatmulProblem& problem, const Shape& shape, const Cut& c
                static_cast<double>(problem.n * shape.step);
 }
 
+// As the level's kernel goes: matmul_block_avx512.h, matmul_block_avx2.h; the portable one takes a
+// row and a panel at a time.
 void look_at_caches(const MatmulProblem& problem, const Shape& shape, MatmulPlan& plan) {
   plan.row_group_count = divide_up(problem.m, kRowGroup);
   const bool is_reused = plan.row_group_count > 1;
-  plan.block_line_count = std::min(shape.line_count, is_reused ? kReusedLines : kStreamedLines);
-  const int64_t group = std::min(shape.group, plan.panels_per_tile);
+  int64_t panels = shape.group;
+  plan.block_line_count = is_reused ? kReusedLines : kStreamedLines;
+  if (problem.level < CpuLevel::kAvx512) {
+    panels = problem.level >= CpuLevel::kAvx2 && problem.m <= 2 ? 2 : 1;
+    plan.block_line_count = problem.level >= CpuLevel::kAvx2 ? kAvx2Lines : shape.line_count;
+  }
+  plan.block_line_count = std::min(shape.line_count, plan.block_line_count);
+  const int64_t group = std::min(panels, plan.panels_per_tile);
   const int64_t weight_bytes = group * plan.block_line_count * kLineBytes;
+  const int64_t sum_bytes = matmul_sums_bytes(problem.m, group);
   const bool is_f32 = row_format(problem.weights, problem.level) == RowFormat::kF32;
   const int64_t row_bytes = is_f32 ? int64_t{4} * line_k(problem.weights) : 4;  // a line
   plan.l1_needed_bytes =
-      (is_reused ? weight_bytes : 0) + problem.m * plan.block_line_count * row_bytes;
+      (is_reused ? weight_bytes + sum_bytes : 0) + problem.m * plan.block_line_count * row_bytes;
   plan.fits_l1 = plan.l1_needed_bytes <= problem.l1_bytes;
   plan.fits_l2 = plan.activation_bytes <= problem.l2_bytes / 2;
 }

@@ -273,7 +273,10 @@ TEST(MatmulPlan, SaysTheWeightBytesOfThePackedMatrix) {
 
 TEST(MatmulPlan, SaysWhetherItFitsTheCaches) {
   MatmulProblem problem = problem_of(DType::kS8, 16, 5120, 17408, 2);
-  const int64_t needed = 6 * kReusedLines * kLineBytes + 16 * kReusedLines * 4;
+  problem.level = CpuLevel::kAvx512;
+  // A block of six panels, the rows to it and their sums.
+  const int64_t needed =
+      6 * kReusedLines * kLineBytes + 16 * kReusedLines * 4 + 6 * 16 * kLineBytes;
   problem.l1_bytes = needed;
   problem.l2_bytes = 2 * packed_rows_block_bytes(DType::kS8, CpuLevel::kPortable, 16, 5120);
   MatmulPlan plan = plan_or_die(problem);
@@ -290,6 +293,22 @@ TEST(MatmulPlan, SaysWhetherItFitsTheCaches) {
   // One group of rows reads each line once.
   problem.m = 4;
   EXPECT_EQ(plan_or_die(problem).l1_needed_bytes, 4 * kStreamedLines * 4);
+  problem.m = 16;
+  problem.level = CpuLevel::kAvx2;
+  EXPECT_EQ(plan_or_die(problem).l1_needed_bytes,
+            kAvx2Lines * kLineBytes + 16 * kAvx2Lines * 4 + 16 * kLineBytes);
+}
+
+// Otherwise sums of floats would depend on how many rows there are.
+TEST(MatmulPlan, SlicesKTheSameForAnyNumberOfRows) {
+  for (const int64_t n : {16, 112, 128, 512, 1024, 2560}) {
+    for (const int cores : {2, 8, 24, 48, 72}) {
+      const MatmulPlan one = plan_or_die(problem_of(DType::kBf16, 1, 5120, n, cores));
+      for (const int64_t m : {2, 3, 4, 5, 16, 64})
+        EXPECT_EQ(plan_or_die(problem_of(DType::kBf16, m, 5120, n, cores)).k_slices, one.k_slices)
+            << "m " << m << " n " << n << " cores " << cores;
+    }
+  }
 }
 
 TEST(MatmulPlan, RefusesWhatTheKernelCannotDoWithTheNumber) {

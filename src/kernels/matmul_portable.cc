@@ -66,7 +66,7 @@ void sum_floats(const PanelSums& job, const std::byte* panel, int64_t row, std::
   std::memcpy(sums, sum, sizeof(sum));
 }
 
-float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
+float silu(float x) { return x / (1.0f + std::exp(-x)); }
 
 // One element of y before SiLU, residual and cast.
 float finished_sum(const PanelOutput& job, int panel, int64_t row, int column) {
@@ -114,7 +114,7 @@ void finish_panels(const PanelOutput& job) {
       const int64_t left = job.columns_left - done;
       for (int column = 0; column < kPanelRows && column < left; ++column) {
         float y = finished_sum(job, panel, row, column);
-        if (job.is_pair) y = y * sigmoid(y) * finished_sum(job, panel + 1, row, column);
+        if (job.is_pair) y = silu(y) * finished_sum(job, panel + 1, row, column);
         store(job.output, row, job.first_column + done + column, y);
       }
     }

@@ -299,6 +299,7 @@ std::vector<float> run_slices(CpuLevel level, const MatmulCase& of_case, const S
     for (size_t slice = 0; slice < run.cuts.size(); ++slice) {
       sums.push_back(std::make_unique<GuardedArray<std::byte>>(matmul_sums_bytes(shape.m, count)));
       slices.push_back(sums.back()->data());
+      std::memset(sums.back()->data(), 0xa5, static_cast<size_t>(sums.back()->size()));
     }
     for (const size_t slice : run.order) {
       const int64_t first = run.cuts[slice];
@@ -311,12 +312,13 @@ std::vector<float> run_slices(CpuLevel level, const MatmulCase& of_case, const S
   return y.values();
 }
 
-// 0 and some other lines, in order; several may be the same: empty slices.
+// 0 and some other lines, in order, the last one twice: an empty slice.
 std::vector<int64_t> random_cuts(int64_t line_count, int slice_count, std::mt19937& random) {
   std::vector<int64_t> cuts = {0};
   std::uniform_int_distribution<int64_t> distribution(0, line_count);
   for (int i = 1; i < slice_count; ++i) cuts.push_back(distribution(random));
   std::sort(cuts.begin(), cuts.end());
+  cuts.push_back(cuts.back());
   return cuts;
 }
 
@@ -340,6 +342,7 @@ TEST(Matmul, SlicesAddUpToTheWholeWhateverTheirOrder) {
             std::iota(run.order.begin(), run.order.end(), size_t{0});
             const std::vector<float> sliced = run_slices(level, of_case, run);
             if (dtype == DType::kS8 || slice_count == 1) {
+              // Adding the empty slice's zeros changes no float.
               ASSERT_TRUE(all_same(sliced, whole)) << shape_text(of_case.shape, level);
             }
             std::shuffle(run.order.begin(), run.order.end(), random);
@@ -348,6 +351,29 @@ TEST(Matmul, SlicesAddUpToTheWholeWhateverTheirOrder) {
                 << shape_text(of_case.shape, level) << " in " << slice_count << " slices";
           }
         }
+      }
+    }
+  }
+}
+
+TEST(Matmul, KnowingTheNextTileChangesNothing) {
+  for (const DType dtype : kWeightTypes) {
+    for (const int64_t m : {1, 4, 9, 16, 33}) {
+      const MatmulCase of_case({.weights = dtype, .m = m, .k = 700, .n = 16 * 20 - 3, .seed = 63});
+      for (const CpuLevel level : usable_cpu_levels()) {
+        const GuardedRows rows(dtype, level, m, of_case.shape.k);
+        pack_rows(level, {.data = of_case.x.data(), .row_stride = of_case.shape.k}, 0, m,
+                  rows.rows);
+        const GuardedOutput y(DType::kF32, m, of_case.shape.n, 0);
+        const MatmulArgs args = {
+            .weights = of_case.matrix.get(), .rows = rows.rows, .output = y.output()};
+        // 19 has fewer panels behind it than are read side by side.
+        const int64_t order[] = {7, 0, 14, 19};
+        const int64_t counts[] = {7, 7, 5, 1};
+        for (int i = 0; i < 4; ++i)
+          matmul_tile(level, args, order[i], counts[i], i + 1 < 4 ? order[i + 1] : -1);
+        ASSERT_TRUE(all_same(y.values(), run_matmul(level, of_case)))
+            << shape_text(of_case.shape, level);
       }
     }
   }

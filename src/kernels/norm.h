@@ -23,7 +23,9 @@ float inverse_rms(CpuLevel level, const float* x, int64_t k, float eps);
 void rms_norm(CpuLevel level, const float* x, const float* gamma, int64_t k, float eps, DType dtype,
               void* y);
 // With the factor put off past a projection (it is linear): y = x * gamma, cast; the result is the
-// factor, for MatmulOutput::row_factor. y may be x when kF32.
+// factor, for MatmulOutput::row_factor. y may be x when kF32. Not the same where a cast has an end:
+// x * gamma may leave the range of f16 although the normed value is in it, and s8 rows clamp the
+// amax of x * gamma at 1e-4, not that of the normed row.
 float rms_norm_deferred(CpuLevel level, const float* x, const float* gamma, int64_t k, float eps,
                         DType dtype, void* y);
 

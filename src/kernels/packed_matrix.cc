@@ -74,6 +74,7 @@ int64_t PackedMatrix::weight_bytes() const {
 }
 
 int64_t PackedMatrix::panel_of(int64_t row, int which) const {
+  GAPLESS_CHECK(which == 0 || (which == 1 && interleave_ == Interleave::kPairs));
   const int64_t panel = row / kPanelRows;
   return interleave_ == Interleave::kPairs ? panel * 2 + which : panel;
 }

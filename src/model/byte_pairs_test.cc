@@ -62,9 +62,9 @@ std::vector<int32_t> merge_by_definition(const std::vector<Merge>& merges,
 std::vector<Merge> random_merges(std::mt19937& random, size_t count) {
   std::map<int32_t, std::string> pieces;
   std::map<std::string, int32_t> ids;
-  for (const char c : std::string("abcd")) {
-    pieces[c] = std::string(1, c);
-    ids[std::string(1, c)] = c;
+  for (int32_t id = 'a'; id <= 'd'; ++id) {
+    pieces[id] = std::string(1, static_cast<char>(id));
+    ids[pieces[id]] = id;
   }
   std::vector<int32_t> known = {'a', 'b', 'c', 'd'};
   std::map<std::pair<int32_t, int32_t>, bool> used;

@@ -160,7 +160,7 @@ class PoolModel {
         memory_(static_cast<size_t>(page_count), std::vector<int>(16, -1)) {}
 
   void step(std::mt19937& random) {
-    const uint32_t action = random() % 100;
+    const uint64_t action = random() % 100;
     if (sequences_.empty() || action < 6) {
       add();
     } else if (action < 12) {
@@ -173,7 +173,7 @@ class PoolModel {
       truncate(pick(random), random);
     } else {
       const int sequence = pick(random);
-      for (uint32_t count = random() % 12; count > 0; --count) append(sequence);
+      for (uint64_t count = random() % 12; count > 0; --count) append(sequence);
     }
   }
 
@@ -271,7 +271,7 @@ TEST(KvPagePool, KeepsEverySequenceApartUnderRandomUse) {
   for (const int page_count : {1, 5, 24, 100}) {
     std::mt19937 random(static_cast<uint32_t>(page_count));
     PoolModel model(page_count, 6, 9);
-    const uint32_t rounds = test_effort(2000);
+    const uint32_t rounds = test_effort(10000);
     for (uint32_t round = 0; round < rounds; ++round) {
       model.step(random);
       model.expect_sound();

@@ -48,11 +48,11 @@ Result<ModelConfig> parse_model_config(std::string_view text, const std::string&
 
 // How its makers want text to be generated; everything is optional.
 struct GenerationConfig {
-  std::vector<int32_t> eos_tokens;  // each of them ends the text
-  std::optional<bool> do_sample;    // false: greedy, whatever the figures below say
-  std::optional<double> temperature;
-  std::optional<int> top_k;
-  std::optional<double> top_p;
+  std::vector<int32_t> eos_tokens = {};  // each of them ends the text
+  std::optional<bool> do_sample = {};    // false: greedy, whatever the figures below say
+  std::optional<double> temperature = {};
+  std::optional<int> top_k = {};
+  std::optional<double> top_p = {};
   bool operator==(const GenerationConfig&) const = default;
 };
 

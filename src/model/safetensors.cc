@@ -31,9 +31,9 @@ constexpr std::array<std::string_view, kDTypeCount> kDTypeNames = {"U8",  "I8", 
 
 struct HeaderEntry {
   std::string name;
-  std::string dtype_name;
-  std::vector<int64_t> shape;
-  std::vector<int64_t> offsets;
+  std::string dtype_name = {};
+  std::vector<int64_t> shape = {};
+  std::vector<int64_t> offsets = {};
 };
 
 // Takes the header apart as it is read. Depth 1 is the header, 2 a tensor or the metadata, 3 the

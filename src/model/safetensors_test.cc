@@ -187,7 +187,7 @@ TEST_F(Safetensors, SurvivesRandomDamageToARealHeader) {
   constexpr std::string_view kAlphabet = "{}[]\",:0123456789-.e \\u\xff";
   for (uint32_t round = 0; round < rounds; ++round) {
     std::string bytes = whole;
-    for (uint32_t edits = 1 + random() % 3; edits > 0; --edits) {
+    for (uint64_t edits = 1 + random() % 3; edits > 0; --edits) {
       bytes[8 + random() % 1104] = kAlphabet[random() % kAlphabet.size()];
     }
     const Result<SafetensorsFile> file = open(bytes);

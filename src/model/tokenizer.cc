@@ -116,9 +116,8 @@ std::string_view Tokenizer::normalize(std::string_view utf8, std::string& storag
 }
 
 Result<void> Tokenizer::encode_utf8(std::string_view utf8, Encoding& encoding) const {
-  if (!composes_) return encode_words(utf8, encoding);
-  const std::string_view composed = to_composed(utf8, encoding.composed);
-  return encode_between(composed_tokens_, composed, encoding.ids,
+  const std::string_view normalized = normalize(utf8, encoding.normalized);
+  return encode_between(normalized_tokens_, normalized, encoding.ids,
                         [&](std::string_view part) { return encode_words(part, encoding); });
 }
 

@@ -77,7 +77,7 @@ TEST(TokenizerFile, PartsThatMayBeMissing) {
 
 TEST(TokenizerFile, RefusesWhatIsNotJson) {
   EXPECT_EQ(error_of(""), "cut short: the JSON goes on after its 0 bytes");
-  EXPECT_EQ(error_of("hello"), "not JSON from byte 0 on");
+  EXPECT_EQ(error_of("hello, world"), "not JSON from byte 0 on");
   EXPECT_EQ(error_of("{} x"), "not JSON from byte 3 on");
   EXPECT_EQ(error_of("{\"a\": \"\xff\"}"), "not JSON: byte 7 is not UTF-8");
   EXPECT_EQ(error_of("\xff"), "not JSON: byte 0 is not UTF-8");
@@ -130,11 +130,10 @@ TEST(TokenizerFile, RefusesOptionsThatWouldGiveOtherIds) {
       {"continuing_subword_prefix", "\"##\""},
       {"dropout", "0.1"},
       {"end_of_word_suffix", "\"_\""}};
-  for (const auto& [name, value] : options) {
-    EXPECT_EQ(error_after([&](SmallTokenizer& s) {
-                s.model_members = fmt::format("\"{}\": {},", name, value);
-              }),
-              "model: " + name + " is not supported");
+  for (const auto& option : options) {
+    const std::string member = fmt::format("\"{}\": {},", option.first, option.second);
+    EXPECT_EQ(error_after([&](SmallTokenizer& s) { s.model_members = member; }),
+              "model: " + option.first + " is not supported");
   }
   for (const std::string flag : {"single_word", "lstrip", "rstrip"}) {
     EXPECT_EQ(error_after([&](SmallTokenizer& s) {

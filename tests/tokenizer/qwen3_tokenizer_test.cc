@@ -58,12 +58,14 @@ class Qwen3Tokenizer : public testing::Test {
     return ids ? std::move(ids).value() : Ids();
   }
   static std::string decode(const Ids& ids) { return tokenizer->decode(ids, SpecialTokens::kKeep); }
-  static std::string stream(const Ids& ids) {
+  // `is_text`: all of it is UTF-8, so each part must be.
+  static std::string stream(const Ids& ids, bool is_text) {
     TextStream text_stream(*tokenizer, SpecialTokens::kKeep);
     std::string text;
     for (const int32_t id : ids) {
       text += text_stream.push(id);
-      EXPECT_EQ(incomplete_utf8_bytes(text), 0u);
+      const TextRun run = first_run(text);
+      EXPECT_TRUE(!is_text || (run.is_utf8 && run.text.size() == text.size()));
     }
     return text + text_stream.finish();
   }
@@ -89,7 +91,7 @@ TEST_F(Qwen3Tokenizer, GivesTheIdsThatHuggingFaceGives) {
 TEST_F(Qwen3Tokenizer, DecodesToWhatHuggingFaceDecodesTo) {
   for (const Expected& entry : expected) {
     EXPECT_EQ(decode(entry.ids), entry.decoded);
-    EXPECT_EQ(stream(entry.ids), entry.decoded);
+    EXPECT_EQ(stream(entry.ids, true), entry.decoded);
   }
 }
 
@@ -130,7 +132,7 @@ TEST_F(Qwen3Tokenizer, LosesNoByteOfRandomStrings) {
       }
     }
     const Ids ids = encode(bytes);
-    ASSERT_EQ(stream(ids), decode(ids));
+    ASSERT_EQ(stream(ids, false), decode(ids));
     std::string composed;
     std::string storage;
     for (std::string_view rest = bytes; !rest.empty();) {
@@ -143,7 +145,7 @@ TEST_F(Qwen3Tokenizer, LosesNoByteOfRandomStrings) {
 }
 
 TEST_F(Qwen3Tokenizer, LongWordsAndLongTextsEnd) {
-  const size_t bytes = test_effort(1 << 20);
+  const size_t bytes = test_effort(1 << 18);
   for (const char letter : {'a', ' ', '\n', '!', '\xff'}) {
     const std::string text(bytes, letter);
     EXPECT_TRUE(decode(encode(text)) == text) << letter;
