@@ -323,9 +323,9 @@ std::string matmul_text(const MatmulPlan& plan, const MatmulArguments& arguments
       fmt::format("{} of {}: {}; blocks of {} for {} of rows", size_text(plan.l1_needed_bytes),
                   size_text(problem.l1_bytes), fits_text(plan.fits_l1),
                   counted(plan.block_line_count, "line"), counted(plan.row_group_count, "group")));
-  add_fact(text, "in half of L2",
-           fmt::format("{} of {}: {}", size_text(plan.activation_bytes),
-                       size_text(problem.l2_bytes / 2), fits_text(plan.fits_l2)));
+  add_fact(text, "in L2",
+           fmt::format("{} of {}: {}", size_text(plan.l2_needed_bytes), size_text(problem.l2_bytes),
+                       fits_text(plan.fits_l2)));
   add_fact(text, "balance",
            balance_text(plan.balance, mean_cost(plan, problem.core_count), plan.largest_core_cost,
                         "lines"));
@@ -376,6 +376,7 @@ std::string matmul_json(const MatmulPlan& plan, const MatmulArguments& arguments
   json["block_line_count"] = plan.block_line_count;
   json["l1_needed_bytes"] = plan.l1_needed_bytes;
   json["fits_l1"] = plan.fits_l1;
+  json["l2_needed_bytes"] = plan.l2_needed_bytes;
   json["fits_l2"] = plan.fits_l2;
   json["total_cost"] = plan.total_cost;
   json["mean_core_cost"] = mean_cost(plan, core_count);

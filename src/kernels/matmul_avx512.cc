@@ -93,16 +93,15 @@ struct FinishVector {
 }  // namespace
 
 void sum_panels(const PanelSums& job) {
-  const int64_t lines = job.m <= kRowGroup ? kStreamedLines : kReusedLines;
   switch (job.weights) {
     case DType::kS8:
-      return sum_panels_with<S8Line>(job, lines);
+      return sum_panels_with<S8Line>(job);
     case DType::kBf16:
-      return sum_panels_with<Bf16Line>(job, lines);
+      return sum_panels_with<Bf16Line>(job);
     case DType::kF16:
-      return sum_panels_with<F16Line>(job, lines);
+      return sum_panels_with<F16Line>(job);
     default:
-      return sum_panels_with<F32Line>(job, lines);
+      return sum_panels_with<F32Line>(job);
   }
 }
 

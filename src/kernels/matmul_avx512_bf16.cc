@@ -29,8 +29,6 @@ struct Bf16Line {
 
 }  // namespace
 
-void sum_panels(const PanelSums& job) {
-  sum_panels_with<Bf16Line>(job, job.m <= kRowGroup ? kStreamedLines : kReusedLines);
-}
+void sum_panels(const PanelSums& job) { sum_panels_with<Bf16Line>(job); }
 
 }  // namespace gapless::avx512_bf16

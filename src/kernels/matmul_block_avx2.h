@@ -92,8 +92,8 @@ template <typename Line>
 void sum_some_panels(const PanelSums& job, int panel, int panel_count) {
   constexpr int64_t kRowBytes = int64_t{4} * Line::kSteps;  // of one row a line
   const int64_t end = job.first_line + job.line_count;
-  for (int64_t first = job.first_line; first < end; first += kAvx2Lines) {
-    const int64_t count = first + kAvx2Lines < end ? kAvx2Lines : end - first;
+  for (int64_t first = job.first_line; first < end; first += kAvx2BlockLines) {
+    const int64_t count = first + kAvx2BlockLines < end ? kAvx2BlockLines : end - first;
     for (int64_t row = 0; row < job.m; row += kRowGroup) {
       const int64_t row_count = job.m - row < kRowGroup ? job.m - row : kRowGroup;
       add_rows_block<Line>(

@@ -4,8 +4,8 @@
 //
 // A block is `lines` lines of NR panels by MR rows: MR x NR accumulators stay in registers, each
 // line costs NR loads, MR broadcasts a step and MR x NR multiply-adds. All rows go over the block
-// before the next one is read, so only the first group of rows reads memory and the others read
-// L1; the prefetches of a block to come are dealt out over the groups of rows, each line once.
+// before the next one is read, so that memory is read once and the groups of rows read L2; the
+// prefetches of a block to come are dealt out over the groups of rows, each line once.
 //
 // For level files only: everything is in an anonymous namespace.
 
@@ -163,13 +163,13 @@ const std::byte* lines_ahead(const PanelSums& job, int64_t line) {
 }
 
 template <typename Line, int NR>
-void sum_panels_of(const PanelSums& job, int64_t block_lines) {
+void sum_panels_of(const PanelSums& job) {
   constexpr int64_t kRowBytes = int64_t{4} * Line::kSteps;  // of one row a line
   const int groups = static_cast<int>((job.m + kRowGroup - 1) / kRowGroup);
   const int64_t end = job.first_line + job.line_count;
-  for (int64_t first = job.first_line; first < end; first += block_lines) {
-    const int64_t count = first + block_lines < end ? block_lines : end - first;
-    BlockAhead<NR> ahead = {.lines = lines_ahead(job, first + kLinesAhead),
+  for (int64_t first = job.first_line; first < end; first += kBlockLines) {
+    const int64_t count = first + kBlockLines < end ? kBlockLines : end - first;
+    BlockAhead<NR> ahead = {.lines = lines_ahead(job, first + kBlockLines),
                             .stride = job.panel_stride,
                             .half_bytes = (count + 1) / 2 * kLineBytes,
                             .halves_at_once = halves_at_once<NR>(groups)};
@@ -189,18 +189,18 @@ void sum_panels_of(const PanelSums& job, int64_t block_lines) {
 }
 
 template <typename Line>
-void sum_panels_with(const PanelSums& job, int64_t block_lines) {
+void sum_panels_with(const PanelSums& job) {
   switch (job.panel_count) {
     case 1:
-      return sum_panels_of<Line, 1>(job, block_lines);
+      return sum_panels_of<Line, 1>(job);
     case 2:
-      return sum_panels_of<Line, 2>(job, block_lines);
+      return sum_panels_of<Line, 2>(job);
     case 4:
-      return sum_panels_of<Line, 4>(job, block_lines);
+      return sum_panels_of<Line, 4>(job);
     case 6:
-      return sum_panels_of<Line, 6>(job, block_lines);
+      return sum_panels_of<Line, 6>(job);
     default:
-      return sum_panels_of<Line, 8>(job, block_lines);
+      return sum_panels_of<Line, 8>(job);
   }
 }
 

@@ -215,27 +215,27 @@ void add_up_bytes(const MatmulProblem& problem, const Shape& shape, const Cut& c
                static_cast<double>(problem.n * shape.step);
 }
 
-// As the level's kernel goes: matmul_block_avx512.h, matmul_block_avx2.h; the portable one takes a
-// row and a panel at a time.
+// As the level's kernel goes (matmul_block_avx512.h, matmul_block_avx2.h; the portable one takes a
+// row and a panel at a time): the rows to a block and their sums are used again for each panel and
+// should stay in L1, on 256 bits the block too; all the rows should stay in L2 beside the block and
+// the one that is prefetched.
 void look_at_caches(const MatmulProblem& problem, const Shape& shape, MatmulPlan& plan) {
   plan.row_group_count = divide_up(problem.m, kRowGroup);
-  const bool is_reused = plan.row_group_count > 1;
-  int64_t panels = shape.group;
-  plan.block_line_count = is_reused ? kReusedLines : kStreamedLines;
-  if (problem.level < CpuLevel::kAvx512) {
-    panels = problem.level >= CpuLevel::kAvx2 && problem.m <= 2 ? 2 : 1;
-    plan.block_line_count = problem.level >= CpuLevel::kAvx2 ? kAvx2Lines : shape.line_count;
-  }
-  plan.block_line_count = std::min(shape.line_count, plan.block_line_count);
-  const int64_t group = std::min(panels, plan.panels_per_tile);
+  const bool is_avx512 = problem.level >= CpuLevel::kAvx512;
+  const bool is_avx2 = problem.level >= CpuLevel::kAvx2;
+  const int64_t narrow = is_avx2 && problem.m <= 2 ? 2 : 1;
+  const int64_t group = std::min(is_avx512 ? shape.group : narrow, plan.panels_per_tile);
+  const int64_t lines = is_avx512 ? kBlockLines : is_avx2 ? kAvx2BlockLines : shape.line_count;
+  plan.block_line_count = std::min(shape.line_count, lines);
   const int64_t weight_bytes = group * plan.block_line_count * kLineBytes;
-  const int64_t sum_bytes = matmul_sums_bytes(problem.m, group);
   const bool is_f32 = row_format(problem.weights, problem.level) == RowFormat::kF32;
   const int64_t row_bytes = is_f32 ? int64_t{4} * line_k(problem.weights) : 4;  // a line
-  plan.l1_needed_bytes =
-      (is_reused ? weight_bytes + sum_bytes : 0) + problem.m * plan.block_line_count * row_bytes;
+  plan.l1_needed_bytes = problem.m * plan.block_line_count * row_bytes +
+                         matmul_sums_bytes(problem.m, group) +
+                         (is_avx512 || plan.row_group_count == 1 ? 0 : weight_bytes);
+  plan.l2_needed_bytes = plan.activation_bytes + 2 * weight_bytes;
   plan.fits_l1 = plan.l1_needed_bytes <= problem.l1_bytes;
-  plan.fits_l2 = plan.activation_bytes <= problem.l2_bytes / 2;
+  plan.fits_l2 = plan.l2_needed_bytes <= problem.l2_bytes;
 }
 
 }  // namespace

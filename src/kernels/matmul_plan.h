@@ -68,13 +68,13 @@ struct MatmulPlan {
   int64_t output_bytes = 0;
   int64_t workspace_bytes = 0;  // packed rows + sums of all slices, each at 64 bytes
   double flops = 0.0;           // 2 m k n, twice that for a pair
-  // The kernel reads a block of lines of all its panels, once for each group of rows. With one
-  // group each line is read once, and L1 has to hold the rows of a block; with several, the block
-  // as well. The packed rows, which every group of panels reads again, should lie in half of L2.
-  // Nothing is refused when they do not fit: it is slower.
+  // What the kernel uses again and again: the rows to a block of lines and their sums, which should
+  // lie in L1, and all the rows and two blocks, which should lie in L2. Nothing is refused when they
+  // do not fit: it is slower.
   int64_t row_group_count = 0;
   int64_t block_line_count = 0;
   int64_t l1_needed_bytes = 0;
+  int64_t l2_needed_bytes = 0;
   bool fits_l1 = false;
   bool fits_l2 = false;
   // Costs in lines read. Tiles are dealt in order, each to the core that is free first.

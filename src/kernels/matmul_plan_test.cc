@@ -274,29 +274,27 @@ TEST(MatmulPlan, SaysTheWeightBytesOfThePackedMatrix) {
 TEST(MatmulPlan, SaysWhetherItFitsTheCaches) {
   MatmulProblem problem = problem_of(DType::kS8, 16, 5120, 17408, 2);
   problem.level = CpuLevel::kAvx512;
-  // A block of six panels, the rows to it and their sums.
-  const int64_t needed =
-      6 * kReusedLines * kLineBytes + 16 * kReusedLines * 4 + 6 * 16 * kLineBytes;
-  problem.l1_bytes = needed;
-  problem.l2_bytes = 2 * packed_rows_block_bytes(DType::kS8, CpuLevel::kPortable, 16, 5120);
+  const int64_t rows = 16 * kBlockLines * 4;
+  const int64_t sums = 6 * 16 * kLineBytes;
+  const int64_t blocks = 2 * 6 * kBlockLines * kLineBytes;
+  problem.l1_bytes = rows + sums;
+  problem.l2_bytes = packed_rows_block_bytes(DType::kS8, CpuLevel::kAvx512, 16, 5120) + blocks;
   MatmulPlan plan = plan_or_die(problem);
   EXPECT_EQ(plan.row_group_count, 4);
-  EXPECT_EQ(plan.block_line_count, kReusedLines);
-  EXPECT_EQ(plan.l1_needed_bytes, needed);
+  EXPECT_EQ(plan.block_line_count, kBlockLines);
+  EXPECT_EQ(plan.l1_needed_bytes, problem.l1_bytes);
+  EXPECT_EQ(plan.l2_needed_bytes, problem.l2_bytes);
   EXPECT_TRUE(plan.fits_l1);
   EXPECT_TRUE(plan.fits_l2);
   --problem.l1_bytes;
-  problem.l2_bytes -= 2;
+  --problem.l2_bytes;
   plan = plan_or_die(problem);
   EXPECT_FALSE(plan.fits_l1);
   EXPECT_FALSE(plan.fits_l2);
-  // One group of rows reads each line once.
-  problem.m = 4;
-  EXPECT_EQ(plan_or_die(problem).l1_needed_bytes, 4 * kStreamedLines * 4);
-  problem.m = 16;
+  // On 256 bits a panel of 128 lines stays in L1 for all groups of rows.
   problem.level = CpuLevel::kAvx2;
   EXPECT_EQ(plan_or_die(problem).l1_needed_bytes,
-            kAvx2Lines * kLineBytes + 16 * kAvx2Lines * 4 + 16 * kLineBytes);
+            16 * kAvx2BlockLines * 4 + 16 * kLineBytes + kAvx2BlockLines * kLineBytes);
 }
 
 // Otherwise sums of floats would depend on how many rows there are.
