@@ -69,8 +69,8 @@ struct MatmulPlan {
   int64_t workspace_bytes = 0;  // packed rows + sums of all slices, each at 64 bytes
   double flops = 0.0;           // 2 m k n, twice that for a pair
   // What the kernel uses again and again: the rows to a block of lines and their sums, which should
-  // lie in L1, and all the rows and two blocks, which should lie in L2. Nothing is refused when they
-  // do not fit: it is slower.
+  // lie in L1, and all the rows and two blocks, which should lie in L2. Nothing is refused when
+  // they do not fit: it is slower.
   int64_t row_group_count = 0;
   int64_t block_line_count = 0;
   int64_t l1_needed_bytes = 0;
