@@ -298,8 +298,8 @@ void add_cut(std::string& text, const MatmulPlan& plan, const MatmulArguments& a
   add_fact(text, "cores",
            fmt::format("{}, level {}", problem.core_count, cpu_level_name(problem.level)));
   add_fact(text, "panels",
-           fmt::format("{} of {} lines, {} at once", plan.panel_count, plan.line_count,
-                       plan.panels_at_once));
+           fmt::format("{} of {} lines, {} together", plan.panel_count, plan.line_count,
+                       plan.panels_together));
   add_fact(text, "cut into",
            fmt::format("{} of up to {}, k in {}",
                        counted(static_cast<int64_t>(plan.tiles.size()), "tile"),
@@ -362,7 +362,7 @@ std::string matmul_json(const MatmulPlan& plan, const MatmulArguments& arguments
   json["tile_count"] = plan.tiles.size();
   json["panel_count"] = plan.panel_count;
   json["line_count"] = plan.line_count;
-  json["panels_at_once"] = plan.panels_at_once;
+  json["panels_together"] = plan.panels_together;
   json["panels_per_tile"] = plan.panels_per_tile;
   json["k_slices"] = plan.k_slices;
   json["combine_count"] = plan.combine_count;

@@ -2,6 +2,7 @@
 
 #include "kernels/matmul.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -9,10 +10,13 @@
 
 namespace gapless {
 
+int panels_together(int64_t m) { return m <= 3 ? 8 : 6; }
+
 int panels_at_once(int64_t m, int64_t left) {
-  if (m < kRowGroup && left >= 8) return 8;
-  if (left >= 6) return 6;
-  return left >= 4 ? 4 : left >= 2 ? 2 : 1;
+  if (m <= 3 && left >= 8) return 8;
+  if (m == 4 && left >= 6) return 6;
+  if (m <= 4 && left >= 4) return 4;
+  return m <= 8 && left >= 2 ? 2 : 1;
 }
 
 namespace {
@@ -44,7 +48,6 @@ PanelSums sums_of(const MatmulArgs& args, int64_t panel, int64_t panel_count) {
   return {.panels = weights.panel(panel),
           .panel_stride = weights.panel_stride(),
           .panel_count = static_cast<int>(panel_count),
-          .line_count = weights.line_count(),
           .panel_lines = weights.line_count(),
           .weights = weights.dtype(),
           .m = args.rows.m,
@@ -69,6 +72,30 @@ PanelOutput output_of(const MatmulArgs& args, int64_t panel, int64_t panel_count
           .slice_count = slice_count,
           .sums = sums,
           .output = args.output};
+}
+
+struct PanelRange {
+  int64_t first_line = 0;
+  int64_t line_count = 0;
+};
+
+// The sums of neighbouring panels, as many at a time as the level can read side by side. `next` is
+// the panel that will be read after them, or -1.
+void sum_neighbours(CpuLevel level, const MatmulArgs& args, int64_t panel, int64_t panel_count,
+                    int64_t next, const PanelRange& lines, std::byte* sums) {
+  const int64_t end = panel + panel_count;
+  while (panel < end) {
+    const int64_t count = panels_at_once(args.rows.m, end - panel);
+    PanelSums job = sums_of(args, panel, count);
+    job.first_line = lines.first_line;
+    job.line_count = lines.line_count;
+    job.sums = sums;
+    panel += count;
+    sums += matmul_sums_bytes(args.rows.m, count);
+    const int64_t ahead = panel < end ? panel : next;
+    if (ahead >= 0) job.next_lines = args.weights->panel(ahead) + lines.first_line * kLineBytes;
+    sum_panels(level, job);
+  }
 }
 
 void check_panels(const MatmulArgs& args, int64_t first_panel, int64_t panel_count) {
@@ -134,13 +161,11 @@ void matmul_tile(CpuLevel level, const MatmulArgs& args, int64_t first_panel, in
   alignas(64) std::byte sums[kMaxPanelsAtOnce * kMaxMatmulRows * kLineBytes];
   const void* const slices[] = {sums};
   const int64_t end = first_panel + panel_count;
+  const PanelRange lines = {.line_count = args.weights->line_count()};
   for (int64_t panel = first_panel; panel < end;) {
-    const int64_t count = panels_at_once(args.rows.m, end - panel);
-    PanelSums job = sums_of(args, panel, count);
+    const int64_t count = std::min<int64_t>(panels_together(args.rows.m), end - panel);
     const int64_t next = panel + count < end ? panel + count : next_panel;
-    if (next >= 0) job.next_lines = args.weights->panel(next);
-    job.sums = sums;
-    sum_panels(level, job);
+    sum_neighbours(level, args, panel, count, next, lines, sums);
     finish_panels(level, output_of(args, panel, count, 1, slices));
     panel += count;
   }
@@ -154,20 +179,9 @@ void matmul_slice(CpuLevel level, const MatmulArgs& args, int64_t first_panel, i
     std::memset(sums, 0, static_cast<size_t>(matmul_sums_bytes(args.rows.m, panel_count)));
     return;
   }
-  std::byte* to = static_cast<std::byte*>(sums);
-  const int64_t end = first_panel + panel_count;
-  for (int64_t panel = first_panel; panel < end;) {
-    const int64_t count = panels_at_once(args.rows.m, end - panel);
-    PanelSums job = sums_of(args, panel, count);
-    job.first_line = first_line;
-    job.line_count = line_count;
-    if (panel + count < end)
-      job.next_lines = args.weights->panel(panel + count) + first_line * kLineBytes;
-    job.sums = to;
-    sum_panels(level, job);
-    panel += count;
-    to += matmul_sums_bytes(args.rows.m, count);
-  }
+  sum_neighbours(level, args, first_panel, panel_count, -1,
+                 {.first_line = first_line, .line_count = line_count},
+                 static_cast<std::byte*>(sums));
 }
 
 void matmul_combine(CpuLevel level, const MatmulArgs& args, int64_t first_panel,

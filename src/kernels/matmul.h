@@ -4,7 +4,8 @@
 //
 // A tile is a range of panels (16 columns each) and is a task: it reads its panels as several
 // streams side by side, prefetching one block of k ahead, and holds its accumulators in registers.
-// With more than kRowGroup rows, the block is read again from L1 for each group of rows.
+// With more than kRowGroup rows, a block of each panel is read again from L2 for each group of
+// rows.
 //
 // s8: weights are stored as w + 128, so that vpdpbusd's unsigned operand is the weight and the
 // activation stays signed; the epilogue takes 128 * (sum of the row) off. All sums are exact in

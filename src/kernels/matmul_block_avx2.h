@@ -28,11 +28,13 @@ template <int kCount, typename F>
 }
 
 constexpr int64_t kHalfLine = kLineBytes / 2;
+constexpr int64_t kRowsAtOnce = 4;  // divides kRowGroup
 
 struct Block {
   const std::byte* lines = nullptr;
   int64_t stride = 0;  // between panels
   const std::byte* rows = nullptr;
+  int64_t step_bytes = 0;  // from one step of the rows to the next: 4 for each row of their group
   int64_t line_count = 0;
   std::byte* sums = nullptr;  // [panel][row][16]
   int64_t sums_stride = 0;    // between panels
@@ -64,12 +66,12 @@ template <typename Line, int MR, int NR>
                                                   std::integral_constant<int, h % 2>{});
       });
       unroll<MR>([&](auto m) {
-        const typename Line::Element element = Line::element(row + (step * MR + m) * 4);
+        const typename Line::Element element = Line::element(row + m * 4);
         unroll<kHalves>([&](auto h) { sums[m][h] = Line::add(sums[m][h], weights[h], element); });
       });
+      row += block.step_bytes;
     });
     line += kLineBytes;
-    row += Line::kSteps * MR * 4;
   }
   unroll<MR>([&](auto m) {
     unroll<kHalves>([&](auto h) {
@@ -87,19 +89,23 @@ void add_rows_block(const Block& block, int row_count, int panel_count) {
   return row_count == 3 ? add_block<Line, 3, 1>(block) : add_block<Line, 4, 1>(block);
 }
 
-// All rows over `panel_count` panels from `panel` on.
+// All rows over `panel_count` panels from `panel` on, as many at a time as there are registers for.
 template <typename Line>
 void sum_some_panels(const PanelSums& job, int panel, int panel_count) {
   constexpr int64_t kRowBytes = int64_t{4} * Line::kSteps;  // of one row a line
   const int64_t end = job.first_line + job.line_count;
   for (int64_t first = job.first_line; first < end; first += kAvx2BlockLines) {
     const int64_t count = first + kAvx2BlockLines < end ? kAvx2BlockLines : end - first;
-    for (int64_t row = 0; row < job.m; row += kRowGroup) {
-      const int64_t row_count = job.m - row < kRowGroup ? job.m - row : kRowGroup;
+    for (int64_t row = 0; row < job.m; row += kRowsAtOnce) {
+      const int64_t group = row / kRowGroup * kRowGroup;
+      const int64_t group_rows = job.m - group < kRowGroup ? job.m - group : kRowGroup;
+      const int64_t row_count = job.m - row < kRowsAtOnce ? job.m - row : kRowsAtOnce;
       add_rows_block<Line>(
           {.lines = job.panels + panel * job.panel_stride + first * kLineBytes,
            .stride = job.panel_stride,
-           .rows = job.rows + (row * job.panel_lines + first * row_count) * kRowBytes,
+           .rows = job.rows + (group * job.panel_lines + first * group_rows) * kRowBytes +
+                   (row - group) * 4,
+           .step_bytes = group_rows * 4,
            .line_count = count,
            .sums = static_cast<std::byte*>(job.sums) + (panel * job.m + row) * kLineBytes,
            .sums_stride = job.m * kLineBytes,

@@ -13,9 +13,8 @@ namespace gapless {
 
 inline constexpr int kMaxPanelsAtOnce = 8;
 // Lines of a panel that all rows go over before the next ones, and how far ahead lines are
-// prefetched. The block of six panels (120 KiB) comes from L2 each time; the rows to it (20 KiB for
-// 16) and their sums stay in L1. Blocks small enough for L1 were slower (Zen 4, m = 16: 759 GOP/s
-// with 64 lines, 797 with 320): sums are written and read again for each block.
+// prefetched. With up to 16 rows each line is read once and only the distance matters; with more,
+// blocks are read again from L2.
 inline constexpr int64_t kBlockLines = 320;
 inline constexpr int64_t kAvx2BlockLines = 128;  // of one or two panels: 8 KiB each, in L1
 
@@ -24,7 +23,7 @@ inline constexpr int64_t kAvx2BlockLines = 128;  // of one or two panels: 8 KiB 
 struct PanelSums {
   const std::byte* panels = nullptr;  // line 0 of the first one
   int64_t panel_stride = 0;
-  int panel_count = 0;  // 1, 2, 4, 6 or 8; 8 only for fewer rows than kRowGroup
+  int panel_count = 0;  // as panels_at_once() gives
   int64_t first_line = 0;
   int64_t line_count = 0;
   int64_t panel_lines = 0;  // of a whole panel: where the rows of the next group begin
@@ -54,8 +53,10 @@ struct PanelOutput {
   MatmulOutput output;
 };
 
-// How many of the next `left` panels are taken side by side for `m` rows: as many as there are
-// registers for, then narrower groups.
+// How many panels are finished together, and how many of the `left` ones of these are read side by
+// side for `m` rows: as many as there are registers for. With 9 and more rows it is one: 16 rows x
+// 1 panel reads each line once, where 4 groups of 4 rows x 6 panels would read it four times.
+int panels_together(int64_t m);
 int panels_at_once(int64_t m, int64_t left);
 
 namespace portable {

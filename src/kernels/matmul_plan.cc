@@ -76,7 +76,7 @@ Shape shape_of(const MatmulProblem& problem) {
   shape.step = problem.interleave == Interleave::kPairs ? 2 : 1;
   shape.panel_count = divide_up(problem.n, kPanelRows) * shape.step;
   shape.line_count = divide_up(problem.k, line_k(problem.weights));
-  shape.group = panels_at_once(problem.m, kMaxPanelsAtOnce);
+  shape.group = panels_together(problem.m);
   const int64_t panel_bytes = shape.line_count * kLineBytes;
   shape.min_tile_panels = round_up(divide_up(kMinTileBytes, panel_bytes), shape.step);
   return shape;
@@ -217,14 +217,15 @@ void add_up_bytes(const MatmulProblem& problem, const Shape& shape, const Cut& c
 
 // As the level's kernel goes (matmul_block_avx512.h, matmul_block_avx2.h; the portable one takes a
 // row and a panel at a time): the rows to a block and their sums are used again for each panel and
-// should stay in L1, on 256 bits the block too; all the rows should stay in L2 beside the block and
-// the one that is prefetched.
+// should stay in L1, on 256 bits with more than four rows the block too; all the rows should stay
+// in L2 beside the block and the one that is prefetched.
 void look_at_caches(const MatmulProblem& problem, const Shape& shape, MatmulPlan& plan) {
   plan.row_group_count = divide_up(problem.m, kRowGroup);
   const bool is_avx512 = problem.level >= CpuLevel::kAvx512;
   const bool is_avx2 = problem.level >= CpuLevel::kAvx2;
   const int64_t narrow = is_avx2 && problem.m <= 2 ? 2 : 1;
-  const int64_t group = std::min(is_avx512 ? shape.group : narrow, plan.panels_per_tile);
+  const int64_t wide = panels_at_once(problem.m, kMaxPanelsAtOnce);
+  const int64_t group = std::min(is_avx512 ? wide : narrow, plan.panels_per_tile);
   const int64_t lines = is_avx512 ? kBlockLines : is_avx2 ? kAvx2BlockLines : shape.line_count;
   plan.block_line_count = std::min(shape.line_count, lines);
   const int64_t weight_bytes = group * plan.block_line_count * kLineBytes;
@@ -232,7 +233,7 @@ void look_at_caches(const MatmulProblem& problem, const Shape& shape, MatmulPlan
   const int64_t row_bytes = is_f32 ? int64_t{4} * line_k(problem.weights) : 4;  // a line
   plan.l1_needed_bytes = problem.m * plan.block_line_count * row_bytes +
                          matmul_sums_bytes(problem.m, group) +
-                         (is_avx512 || plan.row_group_count == 1 ? 0 : weight_bytes);
+                         (is_avx512 || problem.m <= 4 ? 0 : weight_bytes);
   plan.l2_needed_bytes = plan.activation_bytes + 2 * weight_bytes;
   plan.fits_l1 = plan.l1_needed_bytes <= problem.l1_bytes;
   plan.fits_l2 = plan.l2_needed_bytes <= problem.l2_bytes;
@@ -254,7 +255,7 @@ Result<MatmulPlan> plan_matmul(const MatmulProblem& problem) {
   MatmulPlan plan;
   plan.panel_count = shape.panel_count;
   plan.line_count = shape.line_count;
-  plan.panels_at_once = shape.group;
+  plan.panels_together = shape.group;
   plan.tiles = make_tiles(shape, cut);
   for (const MatmulTilePlan& tile : plan.tiles) {
     plan.panels_per_tile = std::max(plan.panels_per_tile, tile.panel_count);

@@ -58,8 +58,7 @@ struct MatmulPlan {
   std::vector<MatmulTilePlan> tiles;  // largest first; equal ones by slice, then panel
   int64_t panel_count = 0;            // of the whole matrix
   int64_t line_count = 0;             // of a panel
-  int64_t panels_at_once = 0;         // tiles are whole groups of them: AVX-512 reads
-                                      // so many side by side for this m
+  int64_t panels_together = 0;        // tiles are whole groups of them where it balances
   int64_t panels_per_tile = 0;        // the largest
   int k_slices = 1;
   int64_t combine_count = 0;  // ranges of panels whose slices have to be added up

@@ -23,7 +23,7 @@
 namespace gapless {
 
 inline constexpr int kMaxMatmulRows = 64;
-inline constexpr int kRowGroup = 4;
+inline constexpr int kRowGroup = 16;
 
 enum class RowFormat : uint8_t { kS8x4, kBf16x2, kF32 };
 RowFormat row_format(DType weights, CpuLevel level);
