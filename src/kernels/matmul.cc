@@ -15,8 +15,8 @@ int panels_together(int64_t m) { return m <= 3 ? 8 : 6; }
 int panels_at_once(int64_t m, int64_t left) {
   if (m <= 3 && left >= 8) return 8;
   if (m == 4 && left >= 6) return 6;
-  if (m <= 4 && left >= 4) return 4;
-  return m <= 8 && left >= 2 ? 2 : 1;
+  if (m > 4) return 1;
+  return left >= 4 ? 4 : left >= 2 ? 2 : 1;
 }
 
 namespace {

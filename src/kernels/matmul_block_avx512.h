@@ -127,7 +127,7 @@ void sum_panels_of(const PanelSums& job) {
   }
 }
 
-// Accumulators, weights and an element must fit 32 registers: 3 x 8, 4 x 6, 8 x 2, 16 x 1.
+// Accumulators, weights and an element must fit 32 registers.
 template <typename Line>
 void sum_panels_with(const PanelSums& job) {
   switch (job.panel_count) {
@@ -138,7 +138,7 @@ void sum_panels_with(const PanelSums& job) {
     case 4:
       return sum_panels_of<Line, 4, 4>(job);
     case 2:
-      return sum_panels_of<Line, 2, 8>(job);
+      return sum_panels_of<Line, 2, 4>(job);
     default:
       return sum_panels_of<Line, 1, 16>(job);
   }
