@@ -10,7 +10,7 @@
 // for bit, not on the batch it is in nor on who runs which item.
 //
 // Cast points: with bf16 pages q and the probabilities are cast to bf16 before they are multiplied
-// (as the model does), and the sum of the probabilities is that of the cast ones. With f16, f32 and
+// (as Ascend does), and the sum of the probabilities is that of the cast ones. With f16, f32 and
 // s8 pages everything stays f32. Sequences of length 0 give zeros.
 
 #pragma once
