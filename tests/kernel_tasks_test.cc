@@ -27,15 +27,6 @@
 namespace gapless {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-
-// Buffers that need 64 bytes are that much longer: the memory of run_in_many_orders has less.
-std::byte* aligned(const TaskContext& context, int argument) {
-  std::byte* data = context.data<std::byte>(argument);
-  const uintptr_t address = std::bit_cast<uintptr_t>(data);
-  return data + ((address + kAlignment - 1) / kAlignment * kAlignment - address);
-}
-
 // ---- Matmul.
 
 // What all tasks of a matmul share; reached through scalar 0.
@@ -46,7 +37,7 @@ struct MatmulJob {
 };
 
 PackedRows rows_of(const TaskContext& context, const MatmulJob& job, int argument) {
-  return packed_rows_in(aligned(context, argument), job.weights->dtype(), job.level, job.m,
+  return packed_rows_in(context.data<std::byte>(argument), job.weights->dtype(), job.level, job.m,
                         job.weights->k());
 }
 
@@ -65,11 +56,11 @@ int64_t column_of(const PackedMatrix& weights, int64_t panel) {
 MatmulArgs args_of(const TaskContext& context) {
   const MatmulJob& job = object_at<const MatmulJob>(context, 0);
   const int last = context.argument_count() - 1;
-  float* first = context.data<float>(last);
   return {.weights = job.weights,
           .rows = rows_of(context, job, 0),
-          .output = {.data = first - column_of(*job.weights, context.scalar(1)),
-                     .row_stride = context.argument(last).view.strides[0]}};
+          .output = {.data = context.data<float>(last),
+                     .row_stride = context.argument(last).view.strides[0],
+                     .first_column = column_of(*job.weights, context.scalar(1))}};
 }
 
 void matmul_tile_task(TaskContext& context) {
@@ -82,14 +73,14 @@ void matmul_slice_task(TaskContext& context) {
   const MatmulJob& job = object_at<const MatmulJob>(context, 0);
   const MatmulArgs args = {.weights = job.weights, .rows = rows_of(context, job, 0), .output = {}};
   matmul_slice(job.level, args, context.scalar(1), context.scalar(2), context.scalar(3),
-               context.scalar(4), aligned(context, 1));
+               context.scalar(4), context.data<std::byte>(1));
 }
 
 // Arguments: packed rows, the sums of each slice, the tile's columns of y.
 void matmul_combine_task(TaskContext& context) {
   const MatmulJob& job = object_at<const MatmulJob>(context, 0);
   std::vector<const void*> sums;
-  for (int i = 1; i < context.argument_count() - 1; ++i) sums.push_back(aligned(context, i));
+  for (int i = 1; i < context.argument_count() - 1; ++i) sums.push_back(context.data<std::byte>(i));
   matmul_combine(job.level, args_of(context), context.scalar(1), context.scalar(2),
                  static_cast<int>(sums.size()), sums.data());
 }
@@ -158,8 +149,7 @@ class MatmulGraph {
 
  private:
   View add_bytes(int64_t bytes) {
-    const BufferId buffer = graph_.add_buffer({.bytes = bytes + kAlignment});
-    return dense_view(buffer, DType::kU8, {bytes + kAlignment});
+    return dense_view(graph_.add_buffer({.bytes = bytes}), DType::kU8, {bytes});
   }
   View columns_of(const MatmulTilePlan& tile) const {
     const int64_t first = column_of(*job_.weights, tile.first_panel);

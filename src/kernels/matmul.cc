@@ -64,7 +64,7 @@ PanelOutput output_of(const MatmulArgs& args, int64_t panel, int64_t panel_count
           .is_pair = is_pair,
           .m = args.rows.m,
           .panel_count = static_cast<int>(panel_count),
-          .first_column = first_column,
+          .first_column = first_column - args.output.first_column,
           .columns_left = weights.n() - first_column,
           .panel_scales = is_s8 ? weights.panel_scales() + panel * kPanelRows : nullptr,
           .row_scales = args.rows.scales,

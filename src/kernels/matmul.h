@@ -34,6 +34,7 @@ struct MatmulOutput {
   DType dtype = DType::kF32;  // kF32, kBf16 or kF16
   void* data = nullptr;
   int64_t row_stride = 0;             // in elements
+  int64_t first_column = 0;           // the column that `data` and `residual` begin with
   const float* row_factor = nullptr;  // [m] or nothing: the 1/rms that was put off
   const float* residual = nullptr;    // [m][residual_stride] or nothing; may be f32 `data`
   int64_t residual_stride = 0;

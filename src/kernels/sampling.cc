@@ -124,15 +124,12 @@ void lm_head_tile(CpuLevel level, const MatmulArgs& args, int64_t first_panel, i
   const int64_t first_column = first_panel * kPanelRows;
   const int64_t stride = panel_count * kPanelRows;
   const int64_t column_count = std::clamp<int64_t>(args.weights->n() - first_column, 0, stride);
-  // The matmul stores column c at data[c]; the tile's first column is to be scratch[0]. Only
-  // elements within the scratch are touched.
-  const uintptr_t origin =
-      reinterpret_cast<uintptr_t>(scratch) - static_cast<uintptr_t>(first_column) * sizeof(float);
   MatmulArgs tile = args;
   tile.output = {};
   tile.output.dtype = DType::kF32;
-  tile.output.data = reinterpret_cast<void*>(origin);
+  tile.output.data = scratch;
   tile.output.row_stride = stride;
+  tile.output.first_column = first_column;
   matmul_tile(level, tile, first_panel, panel_count);
   for (int64_t row = 0; row < args.rows.m; ++row) {
     take_top(level, {scratch + row * stride, static_cast<size_t>(column_count)},

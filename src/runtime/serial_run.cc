@@ -50,12 +50,12 @@ class MemoryWatch {
 
   const Graph& graph_;
   const GraphMemory& memory_;
-  std::vector<std::vector<std::byte>> before_;
+  std::vector<LineBytes> before_;
 };
 
 std::string MemoryWatch::undeclared_write(uint32_t task) {
   for (uint32_t buffer = 0; buffer < before_.size(); ++buffer) {
-    const std::vector<std::byte>& now = memory_.guarded()[buffer];
+    const LineBytes& now = memory_.guarded()[buffer];
     if (now == before_[buffer]) continue;
     std::string found = find_in(task, buffer);
     if (!found.empty()) return found;
@@ -65,8 +65,8 @@ std::string MemoryWatch::undeclared_write(uint32_t task) {
 }
 
 std::string MemoryWatch::find_in(uint32_t task, uint32_t buffer) const {
-  const std::vector<std::byte>& before = before_[buffer];
-  const std::vector<std::byte>& now = memory_.guarded()[buffer];
+  const LineBytes& before = before_[buffer];
+  const LineBytes& now = memory_.guarded()[buffer];
   const auto byte_at = [](size_t at) {
     return static_cast<int64_t>(at) - static_cast<int64_t>(GraphMemory::kGuardBytes);
   };
@@ -234,7 +234,7 @@ GraphMemory::GraphMemory(const Graph& graph, uint64_t seed) {
   RandomNumbers seeds(seed);
   for (const GraphBuffer& buffer : graph.buffers) {
     const size_t bytes = static_cast<size_t>(buffer.bytes);
-    std::vector<std::byte>& memory = memory_.emplace_back(bytes + 2 * kGuardBytes);
+    LineBytes& memory = memory_.emplace_back(bytes + 2 * kGuardBytes);
     fill_with_pattern(memory, seeds.next());
     addresses_.push_back(memory.data() + kGuardBytes);
     if (buffer.kind == BufferKind::kIntermediate || buffer.data == nullptr) continue;

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,19 @@
 #include "graph/graph.h"
 
 namespace gapless {
+
+// Bytes at a cache line, as buffers of a Replay are.
+template <typename T>
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kAlignment = std::align_val_t{64};
+  T* allocate(size_t count) {
+    return static_cast<T*>(::operator new(count * sizeof(T), kAlignment));
+  }
+  void deallocate(T* data, size_t) { ::operator delete(data, kAlignment); }
+  bool operator==(const LineAllocator&) const = default;
+};
+using LineBytes = std::vector<std::byte, LineAllocator<std::byte>>;
 
 // Memory for all buffers of a graph, each for itself: nothing is shared, nothing is planned.
 // Predicates and scalars read where the graph says they are, not here.
@@ -35,14 +49,14 @@ class GraphMemory {
   const std::vector<std::byte*>& addresses() const { return addresses_; }
   std::byte* data(BufferId buffer) { return addresses_[buffer.index()]; }
   // All that was allocated, one buffer after the other, guards included.
-  const std::vector<std::vector<std::byte>>& guarded() const { return memory_; }
+  const std::vector<LineBytes>& guarded() const { return memory_; }
   // Where two memories differ first, in buffers of the caller (results; intermediates do not
   // count): "buffer 3 ('y') differs at byte 128: 17 and 20"; empty: nowhere.
   static std::string first_difference(const Graph& graph, const GraphMemory& a,
                                       const GraphMemory& b);
 
  private:
-  std::vector<std::vector<std::byte>> memory_;
+  std::vector<LineBytes> memory_;
   std::vector<std::byte*> addresses_;
 };
 
