@@ -21,13 +21,16 @@ MAY_INCLUDE = {
     "trace": {"base"},
     "formats": {"base", "trace"},
     "analysis": {"base", "trace"},
-    "report": {"base", "trace", "formats", "analysis"},
     "kernels": {"base"},
+    "machine": {"base", "kernels"},
+    "report": {"base", "trace", "formats", "analysis", "machine"},
     "graph": {"base", "trace"},
     "runtime": {"base", "trace", "graph"},
     "sim": {"base", "trace", "graph"},
     "cuda": {"base", "trace", "graph", "kernels"},
-    "model": {"base", "trace", "graph", "runtime", "sim", "kernels", "cuda"},
+    "model": {"base", "trace", "analysis", "graph", "runtime", "sim", "kernels", "machine", "cuda"},
+    "profile": {"base", "trace", "analysis", "report", "graph", "runtime", "kernels", "machine",
+                "model"},
     "serve": {"base", "trace", "graph", "runtime", "sim", "kernels", "cuda", "model"},
 }
 MAY_INCLUDE["cli"] = set(MAY_INCLUDE)

@@ -22,10 +22,8 @@
 
 #include "base/half.h"
 #include "base/huge_buffer.h"
-#include "bench/compute_ceiling.h"
 #include "bench/kernel_bench_support.h"
 #include "bench/measurement.h"
-#include "bench/read_ceiling.h"
 #include "kernels/attention.h"
 #include "kernels/attention_plan.h"
 #include "kernels/attention_reference.h"
@@ -152,8 +150,8 @@ Result<Bench> make_bench(const BenchOptions& options) {
   bench.level = GAPLESS_TRY(choose_cpu_level());
   const int thread_count = static_cast<int>(std::min<size_t>(usable_cores().size(), 2));
   bench.threads = GAPLESS_TRY(PinnedThreads::start(thread_count));
-  bench.ceiling = std::make_unique<ReadCeiling>(
-      GAPLESS_TRY(ReadCeiling::create(*bench.threads, bench.level, options.quick ? 1 : 5)));
+  bench.ceiling = std::make_unique<ReadCeiling>(GAPLESS_TRY(ReadCeiling::create(
+      *bench.threads, {.level = bench.level, .repeat_count = options.quick ? 1 : 5})));
   RandomBits random(5);
   for (int32_t page = 0; page < kPageCount; ++page) bench.page_table.push_back(page);
   for (size_t i = bench.page_table.size() - 1; i > 0; --i) {

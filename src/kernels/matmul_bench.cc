@@ -20,11 +20,9 @@
 
 #include "base/check.h"
 #include "base/half.h"
-#include "bench/compute_ceiling.h"
 #include "bench/dnnl_peer.h"
 #include "bench/kernel_bench_support.h"
 #include "bench/measurement.h"
-#include "bench/read_ceiling.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul_bench_run.h"
 
@@ -189,8 +187,8 @@ Result<Bench> make_bench(const BenchOptions& options) {
   bench.level = GAPLESS_TRY(choose_cpu_level());
   const int thread_count = static_cast<int>(std::min<size_t>(usable_cores().size(), 2));
   bench.threads = GAPLESS_TRY(PinnedThreads::start(thread_count));
-  bench.ceiling = std::make_unique<ReadCeiling>(
-      GAPLESS_TRY(ReadCeiling::create(*bench.threads, bench.level, options.quick ? 1 : 5)));
+  bench.ceiling = std::make_unique<ReadCeiling>(GAPLESS_TRY(ReadCeiling::create(
+      *bench.threads, {.level = bench.level, .repeat_count = options.quick ? 1 : 5})));
   bench.peer_memory = std::make_unique<DnnlWeights>(GAPLESS_TRY(make_dnnl_weights(kPeerBytes)));
   for (const DType dtype : {DType::kS8, DType::kBf16}) {
     GAPLESS_TRY(add_cells(bench, dtype, options));

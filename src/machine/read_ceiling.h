@@ -18,8 +18,8 @@
 
 #include "base/huge_buffer.h"
 #include "base/result.h"
-#include "bench/kernel_bench_support.h"
 #include "kernels/cpu_level.h"
+#include "machine/pinned_threads.h"
 
 namespace gapless {
 
@@ -31,19 +31,25 @@ struct ReadForm {
 // "16 streams, prefetch 512 B ahead".
 std::string form_text(const ReadForm& form);
 
+struct ReadCeilingOptions {
+  CpuLevel level = CpuLevel::kPortable;
+  int repeat_count = 1;            // how often the calibration tries each form
+  int min_thread_count = 1;        // it is for this many threads and more
+  size_t bytes = size_t{1} << 30;  // of the buffer
+};
+
 class ReadCeiling {
  public:
-  static constexpr size_t kDefaultBytes = size_t{1} << 30;
   static constexpr size_t kMinBytes = size_t{1} << 20;
 
-  // Takes and fills the buffer; calibrates for 1 .. threads.count() threads, each form
-  // `repeat_count` times. `threads` must live as long as this.
-  static Result<ReadCeiling> create(PinnedThreads& threads, CpuLevel level, int repeat_count,
-                                    size_t bytes = kDefaultBytes);
+  // Takes and fills the buffer; calibrates for min_thread_count .. threads.count() threads.
+  // `threads` must live as long as this.
+  static Result<ReadCeiling> create(PinnedThreads& threads, const ReadCeilingOptions& options);
 
   // One pass with the best form, in GB/s. That every byte was read is checked.
   double measure(int thread_count);
 
+  // The best form. These take thread counts that were calibrated.
   const ReadForm& form(int thread_count) const;
   // The median that each tried form reached in the calibration.
   struct Trial {
@@ -62,9 +68,15 @@ class ReadCeiling {
   CpuLevel level_ = CpuLevel::kPortable;
   HugeBuffer buffer_;
   int64_t chunk_bytes_ = 0;  // what a thread takes at a time
+  int64_t chunk_count_ = 0;
   uint64_t expected_sum_ = 0;
-  std::vector<std::vector<Trial>> trials_;  // by thread count, the first for one thread
-  std::vector<ReadForm> forms_;             // the best
+  struct Calibration {
+    std::vector<Trial> trials;
+    ReadForm best;
+  };
+  const Calibration& calibration(int thread_count) const;
+  int min_thread_count_ = 1;
+  std::vector<Calibration> calibrations_;  // by thread count, the first for min_thread_count_
 };
 
 }  // namespace gapless

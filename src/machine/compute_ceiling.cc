@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "bench/compute_ceiling.h"
+#include "machine/compute_ceiling.h"
 
 #include <atomic>
 
 #include "base/check.h"
-#include "bench/compute_ceiling_levels.h"
+#include "machine/compute_ceiling_levels.h"
 
 namespace gapless {
 namespace {
@@ -15,26 +15,21 @@ struct Loop {
   int products = 0;  // multiply-adds of one instruction
 };
 
-template <auto kFunction>
-double run_loop(int64_t iterations) {
-  return static_cast<double>(kFunction(iterations));
-}
-
 std::optional<Loop> f32_loop(CpuLevel level) {
 #if defined(__x86_64__)
-  if (level >= CpuLevel::kAvx512) return Loop{run_loop<avx512::multiply_add_f32>, 16};
-  if (level >= CpuLevel::kAvx2) return Loop{run_loop<avx2::multiply_add_f32>, 8};
+  if (level >= CpuLevel::kAvx512) return Loop{avx512::multiply_add_f32, 16};
+  if (level >= CpuLevel::kAvx2) return Loop{avx2::multiply_add_f32, 8};
 #else
   static_cast<void>(level);
 #endif
-  return Loop{run_loop<portable::multiply_add_f32>, portable::kF32Lanes};
+  return Loop{portable::multiply_add_f32, portable::kF32Lanes};
 }
 
 std::optional<Loop> int8_loop(CpuLevel level) {
 #if defined(__x86_64__)
-  if (level >= CpuLevel::kAvx512) return Loop{run_loop<avx512::multiply_add_int8>, 64};
-  if (level >= CpuLevel::kAvx2Vnni) return Loop{run_loop<avx2_vnni::multiply_add_int8>, 32};
-  if (level >= CpuLevel::kAvx2) return Loop{run_loop<avx2::multiply_add_int16>, 16};
+  if (level >= CpuLevel::kAvx512) return Loop{avx512::multiply_add_int8, 64};
+  if (level >= CpuLevel::kAvx2Vnni) return Loop{avx2_vnni::multiply_add_int8, 32};
+  if (level >= CpuLevel::kAvx2) return Loop{avx2::multiply_add_int16, 16};
 #else
   static_cast<void>(level);
 #endif
@@ -44,7 +39,7 @@ std::optional<Loop> int8_loop(CpuLevel level) {
 std::optional<Loop> bf16_loop(CpuLevel level) {
 #if defined(__x86_64__)
   if (level >= CpuLevel::kAvx512Bf16) {
-    return Loop{run_loop<avx512_bf16::multiply_add_bf16>, 32};
+    return Loop{avx512_bf16::multiply_add_bf16, 32};
   }
 #else
   static_cast<void>(level);

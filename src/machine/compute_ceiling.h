@@ -9,8 +9,8 @@
 #include <optional>
 #include <string_view>
 
-#include "bench/kernel_bench_support.h"
 #include "kernels/cpu_level.h"
+#include "machine/pinned_threads.h"
 
 namespace gapless {
 
