@@ -37,6 +37,11 @@ constexpr int line_k(DType dtype) { return static_cast<int>(4 / dtype_bytes(dtyp
 // then has both values of a column at hand.
 enum class Interleave : uint8_t { kNone, kPairs };
 
+// The largest |x| of a row of kBf16, kF16 or kF32; infinite or a NaN when an element is.
+float largest_magnitude(DType dtype, const void* row, int64_t count);
+// What set_rows makes of a row in an s8 matrix: writes `count` elements and returns the scale.
+float quantize_row(DType source_dtype, const void* source, int64_t count, int8_t* quantized);
+
 class PackedMatrix {
  public:
   PackedMatrix() = default;
@@ -71,7 +76,11 @@ class PackedMatrix {
   float value(int64_t row, int64_t k, int which = 0) const;
 
  private:
-  void place_row(int64_t row, int which, const void* source);
+  template <typename Convert>
+  void place_rows(int64_t row, int64_t count, int which, const Convert& convert);
+  void convert_rows(int64_t row, int64_t count, DType source_dtype, const std::byte* source,
+                    int which);
+  size_t scale_index(int64_t row, int which) const;
   std::byte* element(int64_t row, int64_t k, int which) const;
   int64_t panel_of(int64_t row, int which) const;
 

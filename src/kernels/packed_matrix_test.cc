@@ -2,6 +2,7 @@
 
 #include "kernels/packed_matrix.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -205,6 +206,57 @@ TEST(PackedMatrix, QuantizingRoundsTiesToEven) {
   ASSERT_EQ(matrix.panel_scales()[0], 1.0f);
   for (size_t k = 0; k < row.size(); ++k)
     EXPECT_EQ(matrix.value(0, static_cast<int64_t>(k)), expected[k]) << row[k];
+}
+
+// The definition, without the packing's way to round.
+int8_t quantized_by_definition(float value, float scale) {
+  const float scaled = std::nearbyint(value / scale);
+  return std::isnan(scaled) ? int8_t{0} : static_cast<int8_t>(std::clamp(scaled, -127.0f, 127.0f));
+}
+
+// Rows of every length about a block's and a vector's, and of every magnitude: below the smallest
+// normal number a scale has lost bits, and at the end there is nothing left of it.
+TEST(PackedMatrix, QuantizesRowsAsTheDefinitionSays) {
+  for (const int64_t k : {1, 15, 16, 17, 255, 256, 257, 700}) {
+    for (const float size : {1.0f, 1e30f, 1e-30f, 1e-36f, 1e-39f, 1e-43f, 1e-45f}) {
+      const std::vector<float> values = normal_values(k, 10, size);
+      for (const DType dtype : kFloatTypes) {
+        const std::vector<std::byte> source = as_dtype(dtype, values);
+        float amax = 0.0f;
+        for (int64_t i = 0; i < k; ++i)
+          amax = std::max(amax, std::abs(load_as_float(dtype, source.data(), i)));
+        EXPECT_EQ(largest_magnitude(dtype, source.data(), k), amax);
+        if (std::isinf(amax)) continue;  // 1e30 as f16
+        std::vector<int8_t> quantized(static_cast<size_t>(k), 99);
+        const float scale = quantize_row(dtype, source.data(), k, quantized.data());
+        ASSERT_EQ(scale, amax == 0.0f ? 1.0f : amax / 127.0f);
+        PackedMatrix matrix = make_matrix(DType::kS8, {1, k});
+        matrix.set_rows(0, 1, dtype, source.data());
+        ASSERT_EQ(matrix.panel_scales()[0], scale);
+        for (int64_t i = 0; i < k; ++i) {
+          const float value = load_as_float(dtype, source.data(), i);
+          const int8_t expected = quantized_by_definition(value, scale);
+          ASSERT_EQ(quantized[static_cast<size_t>(i)], expected) << size << ", " << i;
+          ASSERT_EQ(panel_element(DType::kS8, matrix.panel(0), 0, i), expected);
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedMatrix, TheLargestMagnitudeIsNotFiniteWhenAnElementIsNot) {
+  for (const DType dtype : kFloatTypes) {
+    for (const int64_t count : {1, 7, 16, 33}) {
+      for (int64_t at = 0; at < count; ++at) {
+        std::vector<float> values(static_cast<size_t>(count), -3.0f);
+        EXPECT_EQ(largest_magnitude(dtype, as_dtype(dtype, values).data(), count), 3.0f);
+        values[static_cast<size_t>(at)] = -kInfinity;
+        EXPECT_EQ(largest_magnitude(dtype, as_dtype(dtype, values).data(), count), kInfinity);
+        values[0] = -kNan;
+        EXPECT_TRUE(std::isnan(largest_magnitude(dtype, as_dtype(dtype, values).data(), count)));
+      }
+    }
+  }
 }
 
 TEST(PackedMatrix, ARowOfZerosHasZerosAndAFiniteScale) {

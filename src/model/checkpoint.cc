@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "base/check.h"
 #include "base/file.h"
 
 namespace gapless {
@@ -180,6 +181,12 @@ int64_t Checkpoint::data_bytes() const {
 const StoredTensor* Checkpoint::find(std::string_view name) const {
   const auto found = places_.find(name);
   return found == places_.end() ? nullptr : found->second.tensor;
+}
+
+const SafetensorsFile& Checkpoint::file_of(std::string_view name) const {
+  const auto found = places_.find(name);
+  GAPLESS_CHECK(found != places_.end());
+  return *found->second.file;
 }
 
 Result<const StoredTensor*> Checkpoint::require(const ExpectedTensor& expected) const {

@@ -42,6 +42,8 @@ class Checkpoint {
   // In whichever file it is; null when there is none of that name. Stays valid when the checkpoint
   // is moved.
   const StoredTensor* find(std::string_view name) const;
+  // The file that has the tensor of that name, which must be there.
+  const SafetensorsFile& file_of(std::string_view name) const;
   // The tensor with the shape and one of the types expected.
   Result<const StoredTensor*> require(const ExpectedTensor& expected) const;
   // Requires them all. Names of the tensors that were not expected, sorted: nobody will read them.

@@ -224,6 +224,19 @@ Result<DType> read_dtype(const Fields& fields) {
   return fields.wrong(key, "\"bfloat16\", \"float16\" or \"float32\"");
 }
 
+// False when nothing is quantised. Another scheme than ours would be read as numbers that it does
+// not mean.
+Result<bool> read_quantized(const Fields& fields) {
+  const json* section = fields.find("quantization_config");
+  if (section == nullptr) return false;
+  if (!section->is_object()) return fields.wrong("quantization_config", "an object");
+  const Fields scheme(*section, fmt::format("{}: quantization_config", fields.path()));
+  if (GAPLESS_TRY(scheme.text("quant_method")) == kQuantMethod) return true;
+  return scheme.wrong(
+      "quant_method",
+      fmt::format("\"{}\", made from the bf16 model by `gapless quantize`", kQuantMethod));
+}
+
 struct Range {
   const char* key;
   int value;
@@ -352,6 +365,7 @@ Result<ModelConfig> parse_model_config(std::string_view text, const std::string&
   config.rms_eps = *eps;
   config.tied_embeddings = GAPLESS_TRY(fields.truth_or_none("tie_word_embeddings")).value_or(false);
   config.dtype = GAPLESS_TRY(read_dtype(fields));
+  config.quantized = GAPLESS_TRY(read_quantized(fields));
   GAPLESS_TRY(check_model_config(config, path));
   return config;
 }
@@ -378,6 +392,22 @@ Result<GenerationConfig> parse_generation_config(std::string_view text, const st
 std::string layer_weight_name(int layer, LayerWeight weight) {
   return fmt::format("model.layers.{}.{}.weight", layer,
                      kLayerWeightSuffixes[static_cast<size_t>(weight)]);
+}
+
+std::string scale_name(std::string_view weight_name) {
+  return fmt::format("{}_scale", weight_name);
+}
+
+bool is_matrix(LayerWeight weight) {
+  switch (weight) {
+    case LayerWeight::kInputNorm:
+    case LayerWeight::kQNorm:
+    case LayerWeight::kKNorm:
+    case LayerWeight::kPostNorm:
+      return false;
+    default:
+      return true;
+  }
 }
 
 std::vector<int64_t> layer_weight_shape(const ModelConfig& config, LayerWeight weight) {
@@ -413,8 +443,11 @@ std::vector<ExpectedTensor> expected_weights(const ModelConfig& config) {
   for (int layer = 0; layer < config.layers; ++layer) {
     for (int i = 0; i < kLayerWeightCount; ++i) {
       const LayerWeight weight = static_cast<LayerWeight>(i);
-      weights.push_back(
-          {layer_weight_name(layer, weight), layer_weight_shape(config, weight), floats});
+      const std::string name = layer_weight_name(layer, weight);
+      const std::vector<int64_t> shape = layer_weight_shape(config, weight);
+      const bool is_s8 = config.quantized && is_matrix(weight);
+      weights.push_back({name, shape, is_s8 ? std::vector<DType>{DType::kS8} : floats});
+      if (is_s8) weights.push_back({scale_name(name), {shape[0]}, {DType::kF32}});
     }
   }
   weights.push_back({std::string(kFinalNormName), {config.hidden}, floats});
@@ -426,7 +459,9 @@ std::vector<ExpectedTensor> expected_weights(const ModelConfig& config) {
 
 int64_t parameter_count(const ModelConfig& config) {
   int64_t count = 0;
-  for (const ExpectedTensor& weight : expected_weights(config)) {
+  ModelConfig plain = config;
+  plain.quantized = false;
+  for (const ExpectedTensor& weight : expected_weights(plain)) {
     int64_t elements = 1;
     for (const int64_t size : weight.shape) elements *= size;
     count += elements;

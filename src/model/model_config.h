@@ -33,6 +33,8 @@ struct ModelConfig {
   double rms_eps = 0.0;
   bool tied_embeddings = false;  // the output head is the embedding table
   DType dtype = DType::kBf16;    // what the model computes in: kBf16, kF16 or kF32
+  // The checkpoint has its projections as s8 with a scale for each row: `gapless quantize`.
+  bool quantized = false;
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -82,6 +84,10 @@ inline constexpr std::string_view kHeadName = "lm_head.weight";
 
 // "model.layers.7.self_attn.q_proj.weight"
 std::string layer_weight_name(int layer, LayerWeight weight);
+// "....q_proj.weight_scale": the scales of the rows of a quantised matrix.
+std::string scale_name(std::string_view weight_name);
+// Whether it is a projection, and not a norm: what is quantised.
+bool is_matrix(LayerWeight weight);
 // (outputs, inputs) of a matrix, (size) of a norm.
 std::vector<int64_t> layer_weight_shape(const ModelConfig& config, LayerWeight weight);
 
@@ -91,9 +97,14 @@ struct ExpectedTensor {
   std::vector<DType> dtypes;  // any of these
 };
 
-// Every weight of the model in bf16, f16 or f32; lm_head only when embeddings are not tied.
+// The quant_method in config.json of the one scheme there is: weights s8 with a scale for each row
+// (output channel), activations s8 with a scale for each token, made when they come.
+inline constexpr std::string_view kQuantMethod = "gapless-a8w8";
+
+// Every weight of the model in bf16, f16 or f32; lm_head only when embeddings are not tied. In a
+// quantised checkpoint matrices of layers are s8, each with its scales (f32) behind it.
 std::vector<ExpectedTensor> expected_weights(const ModelConfig& config);
-// Elements of all of them.
+// Elements of all of them; scales do not count.
 int64_t parameter_count(const ModelConfig& config);
 
 }  // namespace gapless

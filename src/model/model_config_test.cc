@@ -292,5 +292,26 @@ TEST(LayerWeights, HaveTheNamesAndShapesOfTheCheckpoint) {
   EXPECT_EQ(expected_weights(find_model_config("qwen3-4b").value()).size(), 36u * 11 + 2);
 }
 
+TEST(LayerWeights, OfAQuantizedCheckpointAreS8WithScales) {
+  ModelConfig config = find_model_config("qwen3-4b").value();
+  const int64_t parameters = parameter_count(config);
+  config.quantized = true;
+  EXPECT_EQ(parameter_count(config), parameters);
+  const std::vector<ExpectedTensor> weights = expected_weights(config);
+  EXPECT_EQ(weights.size(), 36u * (11 + 7) + 2);
+  int scale_count = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const bool is_projection = weights[i].name.ends_with("_proj.weight");
+    const bool is_s8 = weights[i].dtypes == std::vector<DType>{DType::kS8};
+    EXPECT_EQ(is_s8, is_projection) << weights[i].name;
+    if (!is_projection) continue;
+    ++scale_count;
+    EXPECT_EQ(weights[i + 1].name, weights[i].name + "_scale");
+    EXPECT_EQ(weights[i + 1].shape, std::vector<int64_t>{weights[i].shape[0]});
+    EXPECT_EQ(weights[i + 1].dtypes, std::vector<DType>{DType::kF32});
+  }
+  EXPECT_EQ(scale_count, 36 * 7);
+}
+
 }  // namespace
 }  // namespace gapless
