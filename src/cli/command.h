@@ -23,6 +23,13 @@ RunCommand define_info(CLI::App& command);
 RunCommand define_convert(CLI::App& command);
 RunCommand define_record(CLI::App& command);
 RunCommand define_plan(CLI::App& command);
+// A command within plan.
+RunCommand define_plan_layer(CLI::App& command);
+RunCommand define_profile(CLI::App& command);
+RunCommand define_generate(CLI::App& command);
+RunCommand define_check(CLI::App& command);
+RunCommand define_quantize(CLI::App& command);
+RunCommand define_bench(CLI::App& command);
 RunCommand define_completion(CLI::App& command);
 
 // Adds the option of all commands that read TraCR directories.

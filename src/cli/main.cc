@@ -29,6 +29,12 @@ struct CommandEntry {
 };
 
 constexpr CommandEntry kCommands[] = {
+    {"profile", "Run decode steps of a model, check and record them, say what they took",
+     define_profile},
+    {"generate", "Write text with a model", define_generate},
+    {"check", "Compare a model's A8W8 form with what it was made from", define_check},
+    {"quantize", "Write a checkpoint with int8 weights", define_quantize},
+    {"bench", "Time decode steps over batches, contexts and types", define_bench},
     {"info", "Say what a trace holds", define_info},
     {"convert", "Turn a trace into another format, for Perfetto or Paraver", define_convert},
     {"record", "Run an instrumented program and collect its trace", define_record},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// gapless plan attention|matmul: how a kernel's work would be cut for given shapes and cores, what
-// it reads and how even the cores would be, without running it.
+// gapless plan attention|matmul|layer: how a kernel's work would be cut for given shapes and cores,
+// what it reads and how even the cores would be, without running it.
 
 #include <algorithm>
 #include <charconv>
@@ -509,12 +509,14 @@ RunCommand define_plan(CLI::App& command) {
       *command.add_subcommand("attention", "Items, workspace and balance of a decode attention");
   CLI::App& matmul =
       *command.add_subcommand("matmul", "Tiles, workspace and balance of a matmul for few rows");
-  attention.group("Commands");
-  matmul.group("Commands");
+  CLI::App& layer = *command.add_subcommand("layer", "Kernels, tasks, bytes and flops of a layer");
+  for (CLI::App* each : {&attention, &matmul, &layer}) each->group("Commands");
   const RunCommand plan_attention = define_attention(attention);
   const RunCommand plan_matmul = define_matmul(matmul);
+  const RunCommand plan_layer = define_plan_layer(layer);
   command.footer("`gapless plan COMMAND --help` tells more.");
-  return [plan_attention, plan_matmul, &attention] {
+  return [=, &attention, &layer] {
+    if (layer.parsed()) return plan_layer();
     return attention.parsed() ? plan_attention() : plan_matmul();
   };
 }

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// gapless profile: runs decode steps of a model, checks them, records them and says what they took.
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cli/command.h"
+#include "cli/model_options.h"
+#include "formats/format.h"
+#include "kernels/packed_rows.h"
+#include "machine/machine_limits.h"
+#include "profile/profile.h"
+#include "profile/profile_text.h"
+#include "trace/trace_file.h"
+
+namespace gapless {
+namespace {
+
+struct ProfileArguments {
+  ModelOptions model;
+  std::string device = "cpu";
+  bool whole = false;
+  int batch = 16;
+  std::string lengths = "1..4096";
+  int context = 0;
+  int steps = 20;
+  bool no_validate = false;
+  bool no_trace = false;
+  bool no_limits = false;
+  std::string output = "profile.gapless";
+  bool json = false;
+};
+
+// A profile writes two files: the trace, and the same for Perfetto beside it.
+std::string perfetto_path(const std::string& trace_path) {
+  constexpr std::string_view kEnding = ".gapless";
+  std::string stem = trace_path;
+  if (stem.ends_with(kEnding)) stem.resize(stem.size() - kEnding.size());
+  return stem + ".pftrace";
+}
+
+Result<void> check_arguments(const ProfileArguments& arguments) {
+  if (arguments.device != "cpu")
+    return fail(ErrorCode::kUsage, "device '{}'; this build runs on: cpu", arguments.device);
+  if (arguments.batch < 1 || arguments.batch > kMaxMatmulRows)
+    return fail(ErrorCode::kUsage, "a batch of {}; must be 1 to {}", arguments.batch,
+                kMaxMatmulRows);
+  if (arguments.steps < 1)
+    return fail(ErrorCode::kUsage, "{} steps; must be at least 1", arguments.steps);
+  return {};
+}
+
+Result<void> write_perfetto(const std::string& trace_path, const std::string& path) {
+  const Trace trace = GAPLESS_TRY(read_trace_file(trace_path));
+  return write_trace(trace, path, Format::kPerfetto, {});
+}
+
+Result<int> run_profile(ProfileArguments& arguments) {
+  GAPLESS_TRY(check_arguments(arguments));
+  if (arguments.whole) arguments.model.layers = 0;
+  const ModelSource source = GAPLESS_TRY(find_model(arguments.model));
+  const DType dtype = arguments.model.dtype.empty() && source.checkpoint == nullptr
+                          ? DType::kS8
+                          : weights_dtype(arguments.model, source.config);
+  const std::string lengths_text =
+      arguments.context > 0 ? std::to_string(arguments.context) : arguments.lengths;
+  ProfileOptions options;
+  options.lengths = GAPLESS_TRY(parse_lengths(lengths_text, arguments.batch, arguments.model.seed));
+  options.step_count = arguments.steps;
+  options.validate = !arguments.no_validate;
+  options.measure_limits = !arguments.no_limits;
+  options.seed = arguments.model.seed;
+  if (!arguments.no_trace) options.trace_path = arguments.output;
+
+  const std::unique_ptr<CpuDevice> device = GAPLESS_TRY(make_device(arguments.model));
+  const int longest = *std::max_element(options.lengths.begin(), options.lengths.end());
+  const LoadedModel model = GAPLESS_TRY(load_model(
+      source, arguments.model, dtype,
+      {.max_sequences = arguments.batch, .max_length = longest, .with_head = arguments.whole},
+      *device));
+  const ProfileResult result =
+      GAPLESS_TRY(profile_steps(*model.decoder, device->worker_count(), options));
+  ProfileSubject subject = {.model = source.text(),
+                            .dtype = std::string(weights_dtype_name(dtype)),
+                            .kv_dtype = std::string(dtype_name(model.decoder->options().kv_dtype)),
+                            .machine = cpu_name(),
+                            .level = std::string(cpu_level_name(model.decoder->options().level)),
+                            .core_count = device->worker_count(),
+                            .model_layers = source.model_layers,
+                            .page_tokens = model.decoder->options().page_tokens,
+                            .fusions = model.decoder->options().fusions,
+                            .lengths = options.lengths,
+                            .trace_path = options.trace_path,
+                            .perfetto_path = {}};
+  if (!arguments.no_trace) {
+    subject.perfetto_path = perfetto_path(options.trace_path);
+    GAPLESS_TRY(write_perfetto(options.trace_path, subject.perfetto_path));
+  }
+  GAPLESS_TRY(
+      print(arguments.json ? profile_json(subject, result) : profile_text(subject, result)));
+  return 0;
+}
+
+}  // namespace
+
+RunCommand define_profile(CLI::App& command) {
+  const std::shared_ptr<ProfileArguments> arguments = std::make_shared<ProfileArguments>();
+  arguments->model.model = "qwen3-14b";
+  arguments->model.seed = 1234;
+  arguments->model.layers = 1;
+  command.add_option("--model", arguments->model.model,
+                     "A Hugging Face folder, or qwen3-0.6b .. qwen3-32b with weights that nobody "
+                     "trained");
+  add_model_options(command, arguments->model, "inputs and cache");
+  command.add_flag("--whole", arguments->whole, "All layers, with embedding and head");
+  command.add_option("--device", arguments->device, "Where it runs: cpu")->capture_default_str();
+  command.add_option("--batch", arguments->batch, "Sequences in a step, 1 to 64")
+      ->capture_default_str();
+  command
+      .add_option("--lengths", arguments->lengths,
+                  "Tokens of each sequence: 512, or 100,2000,..., or 1..4096 spread evenly")
+      ->capture_default_str();
+  command.add_option("--ctx", arguments->context,
+                     "Tokens of every sequence: short for --lengths N");
+  command
+      .add_option("--steps", arguments->steps,
+                  "Steps of each kind: without the recorder, with it, without")
+      ->capture_default_str();
+  command.add_flag("--no-validate", arguments->no_validate,
+                   "Do not check the first layer against the reference");
+  command.add_flag("--no-limits", arguments->no_limits,
+                   "Do not measure what this machine could do");
+  command.add_flag("--no-trace", arguments->no_trace, "Do not record");
+  command.add_option("-o,--output", arguments->output, "The trace; .pftrace is written beside it")
+      ->capture_default_str();
+  command.add_flag("--json", arguments->json, "Everything, as JSON");
+  return [arguments] { return run_profile(*arguments); };
+}
+
+}  // namespace gapless
