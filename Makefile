@@ -23,17 +23,14 @@ SOURCES = git ls-files -z -- '*.h' '*.cc' '*.cu' '*.cuh'
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-demo: ## build, run an example graph under the recorder, describe its trace, write a Perfetto file
+demo: ## build, run a decode layer of Qwen3-14B on these cores, check it, record it, say what it took
 	@tools/bootstrap --for build
-	@$(MAKE) --no-print-directory release BUILD_ARGS='$(BUILD_ARGS) --target gapless task_graph'
+	@$(MAKE) --no-print-directory release BUILD_ARGS='$(BUILD_ARGS) --target gapless'
 	@mkdir -p $(DEMO)
-	$(GAPLESS) record -o $(DEMO)/task_graph.gapless -- $(RELEASE)/examples/task_graph
-	$(GAPLESS) info $(DEMO)/task_graph.gapless
-	$(GAPLESS) convert $(DEMO)/task_graph.gapless -o $(DEMO)/task_graph.pftrace
+	$(GAPLESS) profile -o $(DEMO)/profile.gapless
 	@echo
-	@echo 'The timeline is in $(CURDIR)/$(DEMO)/task_graph.pftrace.'
-	@echo 'Open https://ui.perfetto.dev and drop the file on the page; it is drawn in the browser and'
-	@echo 'not uploaded.'
+	@echo 'Open https://ui.perfetto.dev and drop $(CURDIR)/$(DEMO)/profile.pftrace on the page; it is'
+	@echo 'drawn in the browser and not uploaded.'
 
 test: ## build and run all tests
 	@tools/bootstrap --for test

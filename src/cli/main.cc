@@ -141,6 +141,8 @@ int run(int argument_count, char** arguments) {
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   app.footer(
       "Examples:\n"
+      "  gapless profile                           a decode layer of Qwen3-14B on these cores\n"
+      "  gapless generate DIR -p 'Hello'           writes text with a checkpoint\n"
       "  gapless record -- ./program               runs it and writes trace.gapless\n"
       "  gapless info trace.gapless                what is in it\n"
       "  gapless convert trace.gapless --to json   for ui.perfetto.dev\n"

@@ -133,6 +133,7 @@ RunCommand define_plan_layer(CLI::App& command) {
   command.add_option("--page", model.page_tokens, "Tokens of a cache page (default 128)")
       ->option_text("TOKENS");
   command.add_option("--cores", model.threads, "Cores to plan for (default: those here)")
+      ->check(CLI::PositiveNumber)
       ->option_text("N");
   command
       .add_option("--cpu-level", model.cpu_level, "Instructions to plan for (default: best here)")

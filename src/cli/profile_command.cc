@@ -111,32 +111,52 @@ RunCommand define_profile(CLI::App& command) {
   arguments->model.model = "qwen3-14b";
   arguments->model.seed = 1234;
   arguments->model.layers = 1;
-  command.add_option("--model", arguments->model.model,
-                     "A Hugging Face folder, or qwen3-0.6b .. qwen3-32b with weights that nobody "
-                     "trained");
-  add_model_options(command, arguments->model, "inputs and cache");
-  command.add_flag("--whole", arguments->whole, "All layers, with embedding and head");
-  command.add_option("--device", arguments->device, "Where it runs: cpu")->capture_default_str();
-  command.add_option("--batch", arguments->batch, "Sequences in a step, 1 to 64")
-      ->capture_default_str();
   command
-      .add_option("--lengths", arguments->lengths,
-                  "Tokens of each sequence: 512, or 100,2000,..., or 1..4096 spread evenly")
-      ->capture_default_str();
-  command.add_option("--ctx", arguments->context,
-                     "Tokens of every sequence: short for --lengths N");
+      .add_option("--model", arguments->model.model,
+                  "The folder of a checkpoint, or a size like\n"
+                  "qwen3-0.6b with weights that nobody trained,\n"
+                  "A8W8 unless asked otherwise (default qwen3-14b)")
+      ->option_text("MODEL");
+  command.add_flag("--whole", arguments->whole, "All layers, with embedding and head");
+  command.add_option("--batch", arguments->batch, "Sequences in a step, 1 to 64 (default 16)")
+      ->option_text("N");
+  CLI::Option* lengths =
+      command
+          .add_option("--lengths", arguments->lengths,
+                      "Tokens of all, of each, or a range to spread\nthem over (default 1..4096)")
+          ->option_text("N|A,B,...|A..B");
+  command.add_option("--ctx", arguments->context, "Tokens of all, instead")
+      ->excludes(lengths)
+      ->check(CLI::PositiveNumber)
+      ->option_text("N");
   command
       .add_option("--steps", arguments->steps,
-                  "Steps of each kind: without the recorder, with it, without")
-      ->capture_default_str();
+                  "Steps of each kind: without the recorder, with\nit, without again (default 20)")
+      ->option_text("N");
+  command.add_option("--device", arguments->device, "Where it runs (default cpu)")
+      ->option_text("cpu");
+  command
+      .add_option("-o,--output", arguments->output,
+                  "The trace; the same for Perfetto is written\n"
+                  "beside it (default profile.gapless)")
+      ->option_text("PATH");
+  command.add_flag("--no-trace", arguments->no_trace, "Do not record");
   command.add_flag("--no-validate", arguments->no_validate,
                    "Do not check the first layer against the reference");
   command.add_flag("--no-limits", arguments->no_limits,
                    "Do not measure what this machine could do");
-  command.add_flag("--no-trace", arguments->no_trace, "Do not record");
-  command.add_option("-o,--output", arguments->output, "The trace; .pftrace is written beside it")
-      ->capture_default_str();
+  add_model_options(command, arguments->model, "inputs and cache");
   command.add_flag("--json", arguments->json, "Everything, as JSON");
+  command.footer(
+      "Without a checkpoint the defaults are a decode layer of Qwen3-14B in A8W8, 16 sequences of\n"
+      "up to 4096 tokens. Limits are measured in the same run; the step's limit is, kernel by\n"
+      "kernel, the larger of bytes at the read rate and operations at the peak.\n"
+      "\n"
+      "Examples:\n"
+      "  gapless profile\n"
+      "  gapless profile --batch 1 --ctx 512 --dtype bf16\n"
+      "  gapless profile --dual-gate-up off -o two_matmuls.gapless\n"
+      "  gapless profile --model qwen3-0.6b --whole --json | jq .step.median_s");
   return [arguments] { return run_profile(*arguments); };
 }
 

@@ -113,6 +113,11 @@ class Profiler {
     for (const int32_t length : options_.lengths)
       if (length < 1)
         return fail(ErrorCode::kInvalidInput, "a length of {}; must be at least 1", length);
+    const int32_t longest = *std::max_element(options_.lengths.begin(), options_.lengths.end());
+    if (longest > decoder_.max_length())
+      return fail(ErrorCode::kInvalidInput,
+                  "a length of {}; model '{}' has {} positions, the cache was made for {}", longest,
+                  decoder_.config().name, decoder_.config().max_positions, decoder_.max_length());
     result_.layers = decoder_.config().layers;
     result_.has_head = has_head();
     return {};
