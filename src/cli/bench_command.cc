@@ -33,6 +33,7 @@ struct BenchArguments {
   std::vector<int> contexts = {512, 4096};
   std::vector<std::string> dual = {"on"};
   bool whole = false;
+  bool compare_dual = false;
   int steps = 20;
   bool json = false;
 };
@@ -142,6 +143,97 @@ Result<void> run_lines(BenchArguments& arguments, const ModelSource& source, Cpu
   return {};
 }
 
+// ---- Gate and up as one matmul and as two, in turn.
+
+struct DualLine {
+  std::string dtype;
+  int batch = 0;
+  int context = 0;
+  int64_t dual_tasks = 0;
+  int64_t apart_tasks = 0;
+  PairedTimes times;  // the first is the dual one
+};
+
+std::string dual_text(const std::string& subject, const std::vector<DualLine>& lines) {
+  std::vector<TableRow> rows = {{"DTYPE", "BATCH", "CTX", "DUAL TASKS", "TWO TASKS", "DUAL MS",
+                                 "TWO MS", "TWO / DUAL", "QUARTILES"}};
+  for (const DualLine& line : lines)
+    rows.push_back(
+        {line.dtype, std::to_string(line.batch), std::to_string(line.context),
+         std::to_string(line.dual_tasks), std::to_string(line.apart_tasks),
+         fmt::format("{:.2f}", line.times.first.median() * 1e3),
+         fmt::format("{:.2f}", line.times.second.median() * 1e3),
+         fmt::format("{:.3f}", line.times.ratio_at(0.5)),
+         fmt::format("{:.3f}..{:.3f}", line.times.ratio_at(0.25), line.times.ratio_at(0.75))});
+  return subject + "\n\n" + align_columns(rows, "lrrrrrrrr");
+}
+
+std::string dual_json(const std::string& subject, const std::vector<DualLine>& lines) {
+  Json json = {{"subject", subject}, {"dual_gate_up", Json::array()}};
+  for (const DualLine& line : lines)
+    json["dual_gate_up"].push_back(
+        {{"dtype", line.dtype},
+         {"batch", line.batch},
+         {"context", line.context},
+         {"dual_tasks", line.dual_tasks},
+         {"two_matmul_tasks", line.apart_tasks},
+         {"dual_s", line.times.first.seconds},
+         {"two_matmul_s", line.times.second.seconds},
+         {"ratio_median", line.times.ratio_at(0.5)},
+         {"ratio_quartiles", {line.times.ratio_at(0.25), line.times.ratio_at(0.75)}}});
+  return json.dump(2) + "\n";
+}
+
+int64_t planned_tasks(const CpuDecoder& decoder, int batch) {
+  const StepModel& model = decoder.model();
+  const Result<LayerPlan> plan = plan_layer({.config = decoder.config(),
+                                             .weights = model.weights->dtype,
+                                             .kv_dtype = model.kv.dtype,
+                                             .fusions = model.fusions,
+                                             .page_tokens = model.kv.page_tokens,
+                                             .chunk_tokens = model.chunk_tokens,
+                                             .rows = batch,
+                                             .core_count = model.core_count,
+                                             .level = model.level});
+  return plan ? plan->task_count * decoder.config().layers : 0;
+}
+
+Result<void> compare_dual(const BenchArguments& arguments, const ModelSource& source,
+                          CpuDevice& device, std::vector<DualLine>& lines) {
+  ModelOptions dual = arguments.model;
+  ModelOptions apart = arguments.model;
+  dual.dual_gate_up = "on";
+  apart.dual_gate_up = "off";
+  const DType dtype = weights_dtype(dual, source.config);
+  const std::unique_ptr<ModelWeights> dual_weights =
+      GAPLESS_TRY(load_model_weights(source, dual, dtype, arguments.whole));
+  const std::unique_ptr<ModelWeights> apart_weights =
+      GAPLESS_TRY(load_model_weights(source, apart, dtype, arguments.whole));
+  for (const int context : arguments.contexts) {
+    for (const int batch : arguments.batches) {
+      const DecoderNeeds needs = {.max_sequences = batch, .max_length = context};
+      const std::unique_ptr<CpuDecoder> first =
+          GAPLESS_TRY(make_decoder(source, dual, *dual_weights, needs, device));
+      const std::unique_ptr<CpuDecoder> second =
+          GAPLESS_TRY(make_decoder(source, apart, *apart_weights, needs, device));
+      ProfileOptions profile;
+      profile.lengths.assign(static_cast<size_t>(batch), context);
+      profile.step_count = arguments.steps;
+      profile.validate = false;
+      profile.seed = dual.seed;
+      PairedTimes times =
+          GAPLESS_TRY(compare_steps(*first, *second, device.worker_count(), profile));
+      lines.push_back({.dtype = std::string(weights_dtype_name(dtype)),
+                       .batch = batch,
+                       .context = context,
+                       .dual_tasks = planned_tasks(*first, batch),
+                       .apart_tasks = planned_tasks(*second, batch),
+                       .times = std::move(times)});
+    }
+  }
+  return {};
+}
+
 Result<int> run_bench(BenchArguments& arguments) {
   GAPLESS_TRY(check_arguments(arguments));
   if (arguments.whole) arguments.model.layers = 0;
@@ -149,7 +241,13 @@ Result<int> run_bench(BenchArguments& arguments) {
   const std::unique_ptr<CpuDevice> device = GAPLESS_TRY(make_device(arguments.model));
   const CpuLevel level = GAPLESS_TRY(choose_cpu_level(arguments.model.cpu_level));
   std::vector<BenchLine> lines;
+  std::vector<DualLine> dual_lines;
   for (const std::string& dtype : arguments.dtypes) {
+    if (arguments.compare_dual) {
+      arguments.model.dtype = dtype;
+      GAPLESS_TRY(compare_dual(arguments, source, *device, dual_lines));
+      continue;
+    }
     for (const std::string& dual : arguments.dual) {
       arguments.model.dtype = dtype;
       arguments.model.dual_gate_up = dual;
@@ -160,6 +258,11 @@ Result<int> run_bench(BenchArguments& arguments) {
       "{}, {} of {} layers{}, on {}, {} cores, {}; medians of {} steps", source.text(),
       source.config.layers, source.model_layers, arguments.whole ? " with embedding and head" : "",
       cpu_name(), device->worker_count(), cpu_level_name(level), arguments.steps);
+  if (arguments.compare_dual) {
+    GAPLESS_TRY(
+        print(arguments.json ? dual_json(subject, dual_lines) : dual_text(subject, dual_lines)));
+    return 0;
+  }
   GAPLESS_TRY(print(arguments.json ? bench_json(subject, lines) : bench_text(subject, lines)));
   return 0;
 }
@@ -190,6 +293,8 @@ RunCommand define_bench(CLI::App& command) {
       ->delimiter(',')
       ->check(CLI::IsMember({"on", "off"}))
       ->option_text("on|off|on,off");
+  command.add_flag("--compare-dual", arguments->compare_dual,
+                   "Instead: steps with gate and up as one matmul and\nas two, in turn");
   command.add_option("--layers", model.layers, "The first N layers only (default 1)")
       ->option_text("N");
   command.add_flag("--whole", arguments->whole, "All layers, with embedding and head");
@@ -214,7 +319,7 @@ RunCommand define_bench(CLI::App& command) {
       "\n"
       "Examples:\n"
       "  gapless bench\n"
-      "  gapless bench --dtype a8w8 --batch 16 --ctx 512 --dual-gate-up on,off\n"
+      "  gapless bench --dtype a8w8 --ctx 512 --compare-dual --steps 60\n"
       "  gapless bench --whole --dtype a8w8 --batch 1 --ctx 512 --steps 5");
   return [arguments] { return run_bench(*arguments); };
 }

@@ -244,7 +244,7 @@ Result<const Graph*> CpuDecoder::graph(const StepForm& form) {
 
 Result<void> CpuDecoder::run(const StepForm& form, std::span<const StepRow> rows) {
   GAPLESS_TRY(append_rows(rows));
-  const Result<void> ran = [&]() -> Result<void> {
+  Result<void> ran = [&]() -> Result<void> {
     Recorded* recorded_step = GAPLESS_TRY(recorded(form));
     GAPLESS_TRY(prepare_state(rows));
     GAPLESS_TRY(recorded_step->replay->run());

@@ -37,6 +37,11 @@ BlockShare block_share(const TaskContext& context, int64_t unit_count) {
   return {unit_count * block / block_count, unit_count * (block + 1) / block_count};
 }
 
+const float* source_row(const TaskContext& context, const PackJob& job, int64_t row) {
+  const int64_t from = job.source == nullptr ? row : (*job.source)[static_cast<size_t>(row)];
+  return context.data<float>(0) + from * stride_of(context, 0);
+}
+
 PackedRows rows_in(const TaskContext& context, int argument, const MatmulJob& job) {
   return packed_rows_in(context.data<std::byte>(argument), job.weights->dtype(), job.level,
                         job.rows, job.weights->k());
@@ -112,23 +117,22 @@ void pack_task(TaskContext& context) {
   const PackedRows packed =
       packed_rows_in(context.data<std::byte>(1), job.weights, job.level, job.rows, job.k);
   const BlockShare groups = block_share(context, (job.rows + kRowGroup - 1) / kRowGroup);
+  const int64_t begin = groups.begin * kRowGroup;
   const int64_t end = std::min(groups.end * kRowGroup, job.rows);
-  for (int64_t row = groups.begin * kRowGroup; row < end; ++row) {
-    const int64_t from = job.source == nullptr ? row : (*job.source)[static_cast<size_t>(row)];
-    const float* x = context.data<float>(0) + from * stride_of(context, 0);
-    RowSource source = {.row_stride = job.k, .gamma = job.deferred ? job.gamma : nullptr};
-    if (job.deferred) {
-      context.data<float>(2)[row] = inverse_rms(job.level, x, job.k, job.eps);
-    } else if (job.gamma != nullptr) {
-      float* normed = context.data<float>(2) + row * job.k;
-      rms_norm(job.level, x, job.gamma, job.k, job.eps, DType::kF32, normed);
-      x = normed;
-    }
-    // pack_rows takes row `row` of its source.
-    source.row_stride = 0;
-    source.data = x;
-    pack_rows(job.level, source, row, 1, packed);
+  RowSource source = {.data = context.data<float>(0), .row_stride = stride_of(context, 0)};
+  if (job.gamma != nullptr && !job.deferred) {
+    float* normed = context.data<float>(2);
+    for (int64_t row = begin; row < end; ++row)
+      rms_norm(job.level, source_row(context, job, row), job.gamma, job.k, job.eps, DType::kF32,
+               normed + row * job.k);
+    source = {.data = normed, .row_stride = job.k};
+  } else if (job.deferred) {
+    source.gamma = job.gamma;
+    for (int64_t row = begin; row < end; ++row)
+      context.data<float>(2)[row] =
+          inverse_rms(job.level, source_row(context, job, row), job.k, job.eps);
   }
+  pack_rows(job.level, source, begin, end - begin, packed);
 }
 
 void matmul_task(TaskContext& context) {

@@ -28,8 +28,9 @@ struct PackJob {
   int64_t k = 0;
   const float* gamma = nullptr;  // [k] or nothing
   float eps = 0.0f;
-  bool deferred = false;                         // the norm's factor is left for the matmul
-  const std::vector<int32_t>* source = nullptr;  // which row of x becomes row i; nothing: row i
+  bool deferred = false;  // the norm's factor is left for the matmul
+  // Which row of x becomes row i, for a norm that is not deferred; nothing: row i.
+  const std::vector<int32_t>* source = nullptr;
 };
 // Blocks take whole groups of kRowGroup rows: rows of a group share cache lines.
 // Arguments: x, packed rows; deferred: the factors [rows]; a norm that is not: normed rows

@@ -55,7 +55,7 @@ struct StepForm {
   int head_rows = 0;         // 0: the rows are left in hidden_out
   HeadOutput head = HeadOutput::kTop;
   int top_k = 1;
-  auto operator<=>(const StepForm&) const = default;
+  auto operator<=>(const StepForm&) const = default;  // NOLINT: its own literal 0
 };
 
 // What the tasks point at. Stays where it is.

@@ -73,11 +73,24 @@ class Profiler {
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
-  Result<ProfileResult> run() {
+  // Everything before the first step that counts.
+  Result<void> prepare() {
     GAPLESS_TRY(plan());
     GAPLESS_TRY(fill());
     if (options_.validate) GAPLESS_TRY(validate());
     for (int i = 0; i < options_.warmup_count; ++i) GAPLESS_TRY(step());
+    return {};
+  }
+
+  Result<void> time_step(StepTimes& times) {
+    const SteadyClock::time_point begin = SteadyClock::now();
+    GAPLESS_TRY(step());
+    times.seconds.push_back(std::chrono::duration<double>(SteadyClock::now() - begin).count());
+    return {};
+  }
+
+  Result<ProfileResult> run() {
+    GAPLESS_TRY(prepare());
     if (options_.measure_limits) GAPLESS_TRY(measure_limits());
     say("running steps");
     GAPLESS_TRY(time_steps(result_.plain));
@@ -190,11 +203,7 @@ class Profiler {
   }
 
   Result<void> time_steps(StepTimes& times) {
-    for (int i = 0; i < options_.step_count; ++i) {
-      const SteadyClock::time_point begin = SteadyClock::now();
-      GAPLESS_TRY(step());
-      times.seconds.push_back(std::chrono::duration<double>(SteadyClock::now() - begin).count());
-    }
+    for (int i = 0; i < options_.step_count; ++i) GAPLESS_TRY(time_step(times));
     return {};
   }
 
@@ -310,6 +319,15 @@ class Profiler {
   ProfileResult result_;
 };
 
+Result<void> check_options(const ProfileOptions& options) {
+  if (options.lengths.empty())
+    return fail(ErrorCode::kInvalidInput, "a profile needs at least one sequence");
+  if (options.step_count < 1)
+    return fail(ErrorCode::kInvalidInput, "a profile of {} steps; must be at least 1",
+                options.step_count);
+  return {};
+}
+
 }  // namespace
 
 double StepTimes::median() const {
@@ -333,12 +351,32 @@ double ProfileResult::recorder_cost() const {
 
 Result<ProfileResult> profile_steps(CpuDecoder& decoder, int core_count,
                                     const ProfileOptions& options) {
-  if (options.lengths.empty())
-    return fail(ErrorCode::kInvalidInput, "a profile needs at least one sequence");
-  if (options.step_count < 1)
-    return fail(ErrorCode::kInvalidInput, "a profile of {} steps; must be at least 1",
-                options.step_count);
+  GAPLESS_TRY(check_options(options));
   return Profiler(decoder, core_count, options).run();
+}
+
+double PairedTimes::ratio_at(double quantile) const {
+  if (ratios.empty()) return 0.0;
+  return ratios[static_cast<size_t>(quantile * static_cast<double>(ratios.size() - 1))];
+}
+
+Result<PairedTimes> compare_steps(CpuDecoder& first, CpuDecoder& second, int core_count,
+                                  const ProfileOptions& options) {
+  GAPLESS_TRY(check_options(options));
+  Profiler first_steps(first, core_count, options);
+  Profiler second_steps(second, core_count, options);
+  GAPLESS_TRY(first_steps.prepare());
+  GAPLESS_TRY(second_steps.prepare());
+  PairedTimes times;
+  for (int i = 0; i < options.step_count; ++i) {
+    const bool first_begins = i % 2 == 0;
+    if (first_begins) GAPLESS_TRY(first_steps.time_step(times.first));
+    GAPLESS_TRY(second_steps.time_step(times.second));
+    if (!first_begins) GAPLESS_TRY(first_steps.time_step(times.first));
+    times.ratios.push_back(times.second.seconds.back() / times.first.seconds.back());
+  }
+  std::sort(times.ratios.begin(), times.ratios.end());
+  return times;
 }
 
 }  // namespace gapless

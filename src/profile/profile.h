@@ -79,6 +79,17 @@ struct ProfileResult {
 Result<ProfileResult> profile_steps(CpuDecoder& decoder, int core_count,
                                     const ProfileOptions& options);
 
+// Two decoders that do the same work in different ways, step by step in turn: what the machine does
+// meanwhile happens to both.
+struct PairedTimes {
+  StepTimes first;
+  StepTimes second;
+  std::vector<double> ratios;  // second / first of each pair, sorted
+  double ratio_at(double quantile) const;
+};
+Result<PairedTimes> compare_steps(CpuDecoder& first, CpuDecoder& second, int core_count,
+                                  const ProfileOptions& options);
+
 // "1000,2000", "512" for all, "1..4096": that many lengths spread from the first to the second in a
 // shuffled order that is a function of the seed.
 Result<std::vector<int32_t>> parse_lengths(std::string_view text, int batch, uint64_t seed);

@@ -156,6 +156,23 @@ TEST(Profile, CountsTheBytesOfAllLayersAndTheHead) {
   EXPECT_EQ(result.step_bytes, bytes);
 }
 
+TEST(Profile, TimesTwoDecodersInTurn) {
+  TinyModel first(DType::kS8, false);
+  TinyModel second(DType::kS8, true);
+  ProfileOptions options = tiny_options();
+  options.step_count = 5;
+  const PairedTimes times = compare_steps(*first.decoder, *second.decoder, 2, options).value();
+  ASSERT_EQ(times.ratios.size(), 5u);
+  EXPECT_TRUE(std::is_sorted(times.ratios.begin(), times.ratios.end()));
+  EXPECT_EQ(times.ratio_at(0.0), times.ratios.front());
+  EXPECT_EQ(times.ratio_at(0.5), times.ratios[2]);
+  EXPECT_EQ(times.ratio_at(1.0), times.ratios.back());
+  std::vector<double> ratios;
+  for (size_t i = 0; i < 5; ++i) ratios.push_back(times.second.seconds[i] / times.first.seconds[i]);
+  std::sort(ratios.begin(), ratios.end());
+  EXPECT_EQ(ratios, times.ratios);
+}
+
 TEST(Profile, AWrongLayerIsAnError) {
   TinyModel model(DType::kF32, false);
   // The decoder was made for these weights; the reference reads them again.
