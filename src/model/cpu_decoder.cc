@@ -224,8 +224,12 @@ Result<void> CpuDecoder::prepare_state(std::span<const StepRow> rows) {
 // ---- Steps.
 
 Result<CpuDecoder::Recorded*> CpuDecoder::recorded(const StepForm& form) {
+  ++use_count_;
   const auto place = graphs_.find(form);
-  if (place != graphs_.end()) return &place->second;
+  if (place != graphs_.end()) {
+    place->second.last_use = use_count_;
+    return &place->second;
+  }
   if (form.head_rows > 0 && form.head == HeadOutput::kLogits && logits_.empty()) {
     logits_.resize(static_cast<size_t>(kMaxMatmulRows) * static_cast<size_t>(config().vocabulary));
     model_.logits = logits_.data();
@@ -234,7 +238,12 @@ Result<CpuDecoder::Recorded*> CpuDecoder::recorded(const StepForm& form) {
   Replay replay =
       GAPLESS_TRY(Replay::prepare(device_, std::move(graph.graph), {.shadow = options_.shadow}));
   Recorded recorded = {.jobs = std::move(graph.jobs),
-                       .replay = std::make_unique<Replay>(std::move(replay))};
+                       .replay = std::make_unique<Replay>(std::move(replay)),
+                       .last_use = use_count_};
+  if (graphs_.size() >= kMaxGraphs)
+    graphs_.erase(std::min_element(
+        graphs_.begin(), graphs_.end(),
+        [](const auto& a, const auto& b) { return a.second.last_use < b.second.last_use; }));
   return &graphs_.emplace(form, std::move(recorded)).first->second;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // CpuDecoder: a model on CPU cores. Each step is a replay of a recorded graph (model/step_graph.h);
-// graphs are built when a form of step is first asked for, and kept.
+// graphs are built when a form of step is first asked for; the last few that were used are kept.
 //
 //   CpuDevice, ModelWeights         the caller's; both outlive the decoder
 //   KV pages of each layer          ours, in huge pages, dealt out by a KvPagePool
@@ -75,15 +75,18 @@ class CpuDecoder final : public Decoder {
   const CpuDecoderOptions& options() const { return options_; }
   // The attention plan of the last step.
   const AttentionPlan& attention_plan() const { return attention_plan_; }
-  // The graph of a form of step, for tests and for `--graph`. The state of the last step is used.
+  // The graph of a form of step, for tests; valid until a step of another form.
   Result<const Graph*> graph(const StepForm& form);
   const StepModel& model() const { return model_; }
   int64_t cache_bytes() const;
 
  private:
+  // The least recently used makes room for a new one.
+  static constexpr size_t kMaxGraphs = 32;
   struct Recorded {
     std::unique_ptr<StepJobs> jobs;
     std::unique_ptr<Replay> replay;
+    int64_t last_use = 0;
   };
   CpuDecoder(CpuDevice& device, const CpuDecoderOptions& options, KvPagePool pool)
       : device_(device), options_(options), pool_(std::move(pool)) {}
@@ -110,6 +113,7 @@ class CpuDecoder final : public Decoder {
   std::vector<Candidate> top_;
   std::vector<float> logits_;
   std::map<StepForm, Recorded> graphs_;
+  int64_t use_count_ = 0;
 };
 
 }  // namespace gapless

@@ -545,5 +545,24 @@ TEST(CpuDecoder, ShowsTheGraphOfAFormBeforeItRuns) {
   EXPECT_EQ(logits_alone(*decoder, tokens), logits_alone(*other, tokens));
 }
 
+// More forms than the decoder keeps graphs of.
+TEST(CpuDecoder, GraphsThatMadeRoomAreBuiltAgain) {
+  TestDecoder decoder(weights_of(DType::kF32));
+  const auto logits_of = [&](int count) {
+    const int sequence = must(decoder->add_sequence());
+    std::vector<StepRow> rows;
+    for (int i = 0; i < count; ++i) rows.push_back({.sequence = sequence, .token = 7 + i});
+    const int last = count - 1;
+    const StepResult result = must(decoder->step(
+        {.rows = rows, .head_rows = {&last, 1}, .head = HeadOutput::kLogits, .top_k = 1}));
+    std::vector<float> logits(result.logits.begin(), result.logits.end());
+    decoder->release(sequence);
+    return logits;
+  };
+  const std::vector<float> first = logits_of(1);
+  for (int count = 2; count <= 40; ++count) logits_of(count);
+  EXPECT_EQ(logits_of(1), first);
+}
+
 }  // namespace
 }  // namespace gapless

@@ -155,9 +155,12 @@ class LayerPlanner {
         packed_rows_block_bytes(problem_.weights, problem_.level, problem_.rows, k);
     const int64_t elements = problem_.rows * k;
     const bool is_s8 = problem_.weights == DType::kS8;
+    // A norm that is not deferred leaves its rows in memory on their way.
+    const int64_t normed =
+        is_norm && !problem_.fusions.deferred_norm ? 2 * elements * kFloatBytes : 0;
     return KernelPlan{.tile = rows_text(std::min(problem_.rows, kRowGroup)),
                       .task_count = pack_block_count(problem_),
-                      .bytes = elements * kFloatBytes + packed,
+                      .bytes = elements * kFloatBytes + normed + packed,
                       .flops = elements * ((is_norm ? 3 : 0) + (is_s8 ? 2 : 0))};
   }
 
@@ -177,7 +180,8 @@ class LayerPlanner {
     const int64_t kv_width = int64_t{config.kv_heads} * config.head_dim;
     KernelPlan plan =
         GAPLESS_TRY(plan_rows(2 * (q_width + kv_width) + kv_width, flops * (q_width + kv_width)));
-    plan.bytes += problem_.rows * 2 * kv_width * dtype_bytes(problem_.kv_dtype);
+    const int64_t scale_bytes = problem_.kv_dtype == DType::kS8 ? config.kv_heads * kFloatBytes : 0;
+    plan.bytes += problem_.rows * 2 * (kv_width * dtype_bytes(problem_.kv_dtype) + scale_bytes);
     return plan;
   }
 
