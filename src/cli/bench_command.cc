@@ -58,6 +58,19 @@ Result<void> check_arguments(const BenchArguments& arguments) {
   return {};
 }
 
+// What would fail when other lines have been measured, and take them with it.
+Result<void> check_lines(const BenchArguments& arguments, const ModelSource& source) {
+  for (const int context : arguments.contexts)
+    if (context > source.config.max_positions)
+      return fail(ErrorCode::kInvalidInput, "a context of {}; model '{}' has {} positions", context,
+                  source.config.name, source.config.max_positions);
+  for (const std::string& dtype : arguments.dtypes)
+    if (source.config.quantized && dtype != "a8w8")
+      return fail(ErrorCode::kInvalidInput, "{}: has A8W8 weights; ask for --dtype a8w8 only",
+                  arguments.model.model);
+  return {};
+}
+
 const std::vector<TableRow>& header() {
   static const std::vector<TableRow> kHeader = {{"DTYPE", "BATCH", "CTX", "DUAL", "TASKS",
                                                  "STEP MS", "MIN..MAX", "MB", "GB/S", "OF READ",
@@ -112,7 +125,7 @@ std::string bench_json(const std::string& subject, const std::vector<BenchLine>&
                              {"f32_ops_per_s", result.limits->f32_ops_per_s},
                              {"limit_s", result.limit_seconds}});
   }
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 // One type and one way of gate and up: the weights are made once for all its lines.
@@ -181,7 +194,7 @@ std::string dual_json(const std::string& subject, const std::vector<DualLine>& l
          {"two_matmul_s", line.times.second.seconds},
          {"ratio_median", line.times.ratio_at(0.5)},
          {"ratio_quartiles", {line.times.ratio_at(0.25), line.times.ratio_at(0.75)}}});
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 int64_t planned_tasks(const CpuDecoder& decoder, int batch) {
@@ -238,6 +251,7 @@ Result<int> run_bench(BenchArguments& arguments) {
   GAPLESS_TRY(check_arguments(arguments));
   if (arguments.whole) arguments.model.layers = 0;
   const ModelSource source = GAPLESS_TRY(find_model(arguments.model));
+  GAPLESS_TRY(check_lines(arguments, source));
   const std::unique_ptr<CpuDevice> device = GAPLESS_TRY(make_device(arguments.model));
   const CpuLevel level = GAPLESS_TRY(choose_cpu_level(arguments.model.cpu_level));
   std::vector<BenchLine> lines;
@@ -311,7 +325,10 @@ RunCommand define_bench(CLI::App& command) {
   command.add_option("--steps", arguments->steps, "Steps of each line (default 20)")
       ->option_text("N");
   command.add_option("--seed", model.seed, "Of weights, inputs and cache (default 1234)")
+      ->check(from_zero_on())
       ->option_text("N");
+  command.get_option("--whole")->excludes(command.get_option("--layers"));
+  command.get_option("--compare-dual")->excludes(command.get_option("--dual-gate-up"));
   command.add_flag("--json", arguments->json, "Everything, as JSON");
   command.footer(
       "OF READ: bytes a second against what this machine reads in the same run. LIMIT: kernel by\n"

@@ -187,6 +187,9 @@ Result<void> load_both(const CheckArguments& arguments, Check& check) {
   if (!arguments.perplexity_file.empty()) {
     const std::string text = GAPLESS_TRY(read_text_file(arguments.perplexity_file));
     check.text = GAPLESS_TRY(check.tokenizer->encode(text));
+    if (check.text.size() < 2)
+      return fail(ErrorCode::kInvalidInput, "{}: has {} tokens; perplexity takes 2 or more",
+                  arguments.perplexity_file, check.text.size());
   }
   const DecoderNeeds needs = needs_of(arguments, check);
   // Before the weights are packed, which takes long.
@@ -381,10 +384,12 @@ void add_limit_options(CLI::App& command, CheckArguments& arguments) {
       .add_option(
           "--min-same-choice", arguments.limits.min_same_choice,
           fmt::format("Share of positions, mean over prompts (default {})", limits.min_same_choice))
+      ->check(from_zero_on())
       ->type_name("X");
   command
       .add_option("--max-kl", arguments.limits.max_mean_divergence,
                   fmt::format("Nats, mean over positions (default {})", limits.max_mean_divergence))
+      ->check(from_zero_on())
       ->type_name("X");
   command
       .add_option("--max-repetition", arguments.limits.max_extra_repetition,
@@ -397,6 +402,7 @@ void add_limit_options(CLI::App& command, CheckArguments& arguments) {
       .add_option(
           "--max-perplexity-ratio", arguments.max_perplexity_ratio,
           fmt::format("Of A8W8 to the reference (default {})", arguments.max_perplexity_ratio))
+      ->check(from_zero_on())
       ->type_name("X");
 }
 

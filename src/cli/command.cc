@@ -3,6 +3,7 @@
 #include "cli/command.h"
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -11,6 +12,17 @@
 #include "report/text_table.h"
 
 namespace gapless {
+
+CLI::Validator from_zero_on() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        double value = -1.0;
+        const bool is_number = CLI::detail::lexical_cast(text, value);
+        if (is_number && std::isfinite(value) && value >= 0.0) return std::string();
+        return fmt::format("{} is not a number from 0 on", text);
+      },
+      "");
+}
 
 void add_tracr_option(CLI::App& command, bool& labels_by_key_order) {
   command.add_flag("--tracr-labels-by-key-order", labels_by_key_order,

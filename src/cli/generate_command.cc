@@ -261,7 +261,8 @@ Result<void> stream_sequence(Run& run) {
   run.result = GAPLESS_TRY(generate(*run.model.decoder, run.prompts, run.options,
                                     [&printer, &printed](int /*sequence*/, int32_t token) {
                                       printed = print(printer.push(token));
-                                      return printed.has_value();
+                                      // A reader that has gone away is no error, but the end.
+                                      return printed && std::ferror(stdout) == 0;
                                     }));
   if (!printed) return printed;
   return print(printer.finish() + "\n");

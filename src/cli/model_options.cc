@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "base/file.h"
+#include "cli/command.h"
 #include "cli/progress_bar.h"
 #include "kernels/cpu_level.h"
 #include "kernels/kv_cache.h"
@@ -58,6 +59,18 @@ Result<ModelWeights> make_weights(const ModelSource& source, const ModelOptions&
   return make_synthetic_weights(source.config, options.seed, wanted);
 }
 
+// As for weights: a process that touches more memory than there is gets killed.
+Result<void> check_cache_memory(const ModelConfig& config, const CpuDecoderOptions& options) {
+  const int64_t bytes = kv_cache_bytes(config, options);
+  const int64_t available = available_memory_bytes();
+  if (bytes <= available) return {};
+  return fail(ErrorCode::kSystem,
+              "keys and values of {} sequences of {} tokens in {} layers take {:.1f} GB of memory, "
+              "and {:.1f} GB are free; take fewer or shorter ones, or a smaller --kv-dtype",
+              options.max_sequences, options.max_length, config.layers,
+              static_cast<double>(bytes) * 1e-9, static_cast<double>(available) * 1e-9);
+}
+
 // Checks what the decoder would refuse too, but only after the weights are packed.
 Result<CpuDecoderOptions> decoder_options(const ModelSource& source, const ModelOptions& options,
                                           DType dtype, const DecoderNeeds& needs) {
@@ -76,6 +89,7 @@ Result<CpuDecoderOptions> decoder_options(const ModelSource& source, const Model
                               .kv_heads = config.kv_heads,
                               .head_dim = config.head_dim,
                               .page_tokens = wanted.page_tokens}));
+  GAPLESS_TRY(check_cache_memory(config, wanted));
   return wanted;
 }
 
@@ -134,6 +148,7 @@ void add_model_options(CLI::App& command, ModelOptions& options, const std::stri
       .add_option("--seed", options.seed,
                   fmt::format("Of weights that nobody trained{} (default {})",
                               seed_is_for.empty() ? "" : ",\n" + seed_is_for, options.seed))
+      ->check(from_zero_on())
       ->type_name("N");
 }
 

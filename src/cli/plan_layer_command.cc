@@ -13,6 +13,8 @@
 
 #include "cli/command.h"
 #include "cli/model_options.h"
+#include "kernels/core_loads.h"
+#include "kernels/packed_rows.h"
 #include "model/deal.h"
 #include "model/layer_plan.h"
 #include "profile/profile.h"
@@ -83,11 +85,14 @@ std::string layer_json(const LayerProblem& problem, const LayerPlan& plan) {
                      {"flops", plan.flops},
                      {"attention_workspace_bytes", plan.attention_workspace_bytes},
                      {"kernels", kernels}};
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 Result<int> run_plan_layer(const LayerArguments& arguments) {
   const ModelOptions& options = arguments.model;
+  if (arguments.batch < 1 || arguments.batch > kMaxMatmulRows)
+    return fail(ErrorCode::kUsage, "a batch of {}; must be 1 to {}", arguments.batch,
+                kMaxMatmulRows);
   const ModelSource source = GAPLESS_TRY(find_model(options));
   LayerProblem problem;
   problem.config = source.config;
@@ -133,7 +138,7 @@ RunCommand define_plan_layer(CLI::App& command) {
   command.add_option("--page", model.page_tokens, "Tokens of a cache page (default 128)")
       ->option_text("TOKENS");
   command.add_option("--cores", model.threads, "Cores to plan for (default: those here)")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMaxPlanCores).description(""))
       ->option_text("N");
   command
       .add_option("--cpu-level", model.cpu_level, "Instructions to plan for (default: best here)")

@@ -3,13 +3,16 @@
 // gapless profile: runs decode steps of a model, checks them, records them and says what they took.
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
 #include "formats/format.h"
+#include "kernels/attention_plan.h"
 #include "kernels/packed_rows.h"
 #include "machine/machine_limits.h"
 #include "profile/profile.h"
@@ -50,6 +53,13 @@ Result<void> check_arguments(const ProfileArguments& arguments) {
                 kMaxMatmulRows);
   if (arguments.steps < 1)
     return fail(ErrorCode::kUsage, "{} steps; must be at least 1", arguments.steps);
+  if (arguments.no_trace) return {};
+  if (arguments.output.empty()) return fail(ErrorCode::kUsage, "--output: '' is no name of a file");
+  // The trace is made behind a minute of other work.
+  const std::filesystem::path folder = std::filesystem::path(arguments.output).parent_path();
+  if (!folder.empty() && !is_directory(folder.string()))
+    return fail(ErrorCode::kInvalidInput, "{}: cannot create: {} is not a folder", arguments.output,
+                folder.string());
   return {};
 }
 
@@ -127,7 +137,7 @@ RunCommand define_profile(CLI::App& command) {
           ->option_text("N|A,B,...|A..B");
   command.add_option("--ctx", arguments->context, "Tokens of all, instead")
       ->excludes(lengths)
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMaxPlanTokens).description(""))
       ->option_text("N");
   command
       .add_option("--steps", arguments->steps,
@@ -146,6 +156,7 @@ RunCommand define_profile(CLI::App& command) {
   command.add_flag("--no-limits", arguments->no_limits,
                    "Do not measure what this machine could do");
   add_model_options(command, arguments->model, "inputs and cache");
+  command.get_option("--whole")->excludes(command.get_option("--layers"));
   command.add_flag("--json", arguments->json, "Everything, as JSON");
   command.footer(
       "Without a checkpoint the defaults are a decode layer of Qwen3-14B in A8W8, 16 sequences of\n"

@@ -131,8 +131,8 @@ RunCommand define_quantize(CLI::App& command) {
   command.add_flag("--json", arguments->json, "The same facts as JSON, with exact numbers");
   command.footer(
       "The projections of all layers (q, k, v, o, gate, up, down) become int8 with a scale for\n"
-      "each row, the same as `--dtype s8` makes of the model when it is loaded. Embedding, norms\n"
-      "and head stay. The error of a row is |w - int8 * scale| / |w|.\n"
+      "each row, the same as `--dtype a8w8` makes of the model when it is loaded. Embedding,\n"
+      "norms and head stay. The error of a row is |w - int8 * scale| / |w|.\n"
       "\n"
       "Examples:\n"
       "  gapless quantize Qwen3-14B -o Qwen3-14B-A8W8\n"

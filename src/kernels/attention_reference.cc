@@ -2,8 +2,10 @@
 
 #include "kernels/attention_reference.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "base/half.h"
@@ -32,14 +34,35 @@ std::vector<double> scores_of(const AttentionReferenceArgs& args, int head) {
   return scores;
 }
 
+constexpr double kLowest = -std::numeric_limits<double>::infinity();
+
+// What each score is taken relative to when its probability is cast.
+std::vector<double> bases_of(const AttentionReferenceArgs& args, std::span<const double> scores) {
+  std::vector<double> bases(scores.size());
+  double largest = kLowest;
+  for (int64_t begin = 0; begin < args.length;) {
+    if (begin % args.chunk_tokens == 0) largest = kLowest;
+    const int64_t chunk_left = args.chunk_tokens - begin % args.chunk_tokens;
+    const int64_t end = std::min({args.length, begin + chunk_left, begin + kAttentionBlockTokens});
+    for (int64_t i = begin; i < end; ++i)
+      largest = std::fmax(largest, scores[static_cast<size_t>(i)]);
+    std::fill(bases.begin() + begin, bases.begin() + end, largest);
+    begin = end;
+  }
+  return bases;
+}
+
 void attend(const AttentionReferenceArgs& args, int head, double* output) {
-  std::vector<double> probabilities = scores_of(args, head);
-  double largest = -std::numeric_limits<double>::infinity();
-  for (const double score : probabilities) largest = std::fmax(largest, score);
+  const std::vector<double> scores = scores_of(args, head);
+  const std::vector<double> bases = bases_of(args, scores);
+  const double largest = *std::max_element(bases.begin(), bases.end());
+  std::vector<double> probabilities(scores.size());
   double sum = 0.0;
-  for (double& probability : probabilities) {
-    probability = cast_operand(args.kv_dtype, std::exp(probability - largest));
-    sum += probability;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    const double base = std::isinf(bases[i]) ? largest : bases[i];
+    probabilities[i] =
+        cast_operand(args.kv_dtype, std::exp(scores[i] - base)) * std::exp(base - largest);
+    sum += probabilities[i];
   }
   for (int dim = 0; dim < args.head_dim; ++dim) output[dim] = 0.0;
   for (size_t token = 0; token < probabilities.size(); ++token) {

@@ -215,6 +215,7 @@ void attend(const LayerReferenceArgs& args, int row, int kv_head, const float* q
       .group_heads = group_heads,
       .head_dim = head_dim,
       .length = length,
+      .chunk_tokens = args.chunk_tokens,
       .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))),
       .q = q,
       .keys = keys.data(),

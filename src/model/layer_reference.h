@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "kernels/attention.h"
 #include "model/weights.h"
 
 namespace gapless {
@@ -48,7 +49,8 @@ struct LayerReferenceArgs {
   const LayerWeights* weights = nullptr;
   int layer = 0;  // for the cache
   DType kv_dtype = DType::kBf16;
-  bool deferred_norm = true;         // Fusions::deferred_norm: it moves a cast point
+  int chunk_tokens = kDefaultChunkTokens;  // of the attention: see attention_reference.h
+  bool deferred_norm = true;               // Fusions::deferred_norm: it moves a cast point
   std::span<const int32_t> lengths;  // of each row: tokens that it attends to; its position + 1
   const float* x = nullptr;          // [rows][hidden]
   ReferenceCache* cache = nullptr;

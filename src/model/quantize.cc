@@ -88,6 +88,26 @@ std::string shard_name(size_t index, size_t count) {
   return fmt::format("model-{:05}-of-{:05}.safetensors", index + 1, count);
 }
 
+std::set<std::string> matrix_names(const ModelConfig& config) {
+  std::set<std::string> names;
+  for (int layer = 0; layer < config.layers; ++layer)
+    for (int i = 0; i < kLayerWeightCount; ++i)
+      if (is_matrix(static_cast<LayerWeight>(i)))
+        names.insert(layer_weight_name(layer, static_cast<LayerWeight>(i)));
+  return names;
+}
+
+// A checkpoint with two tensors of one name cannot be opened.
+Result<void> check_scale_names(const Checkpoint& source) {
+  for (const std::string& matrix : matrix_names(source.config())) {
+    const std::string name = scale_name(matrix);
+    if (source.find(name) == nullptr) continue;
+    return fail(ErrorCode::kInvalidInput, "{}: has a tensor {} already, but no quantization_config",
+                source.file_of(name).path(), quoted_name(name));
+  }
+  return {};
+}
+
 class Quantizer {
  public:
   Quantizer(const Checkpoint& source, const QuantizeOptions& options, std::string folder)
@@ -110,11 +130,7 @@ class Quantizer {
  private:
   // All that the source has, in the order in which it has them.
   std::vector<OutputTensor> list_tensors() {
-    std::set<std::string> matrices;
-    for (int layer = 0; layer < source_.config().layers; ++layer)
-      for (int i = 0; i < kLayerWeightCount; ++i)
-        if (is_matrix(static_cast<LayerWeight>(i)))
-          matrices.insert(layer_weight_name(layer, static_cast<LayerWeight>(i)));
+    const std::set<std::string> matrices = matrix_names(source_.config());
     std::vector<OutputTensor> tensors;
     for (const SafetensorsFile& file : source_.files()) {
       for (const StoredTensor& tensor : file.tensors()) {
@@ -307,6 +323,7 @@ Result<QuantizeSummary> quantize_checkpoint(const Checkpoint& source,
   if (options.shard_bytes < 1)
     return fail(ErrorCode::kInvalidInput, "files of {} bytes hold no weights", options.shard_bytes);
   GAPLESS_TRY(source.check(expected_weights(source.config())));
+  GAPLESS_TRY(check_scale_names(source));
   ReplacedFolder folder = GAPLESS_TRY(ReplacedFolder::begin(
       {.folder = options.folder, .source = source.folder(), .replace = options.replace}));
   QuantizeSummary summary = GAPLESS_TRY(Quantizer(source, options, folder.temporary_path()).run());

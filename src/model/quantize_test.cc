@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "model/checkpoint_test_support.h"
+#include "model/safetensors_writer.h"
 #include "model/weights.h"
 
 namespace gapless {
@@ -195,6 +197,23 @@ TEST(Quantize, AQuantizedCheckpointIsS8AndNothingElse) {
   EXPECT_EQ(quantize(out, {.folder = directory.path("twice")}),
             out + ": is quantised already (gapless-a8w8)");
   EXPECT_FALSE(fs::exists(directory.path("twice")));
+}
+
+TEST(Quantize, ATensorWithTheNameOfAScaleIsAnError) {
+  const CheckpointCopy copy("bf16-gqa4");
+  const std::string name = "model.layers.1.mlp.up_proj.weight_scale";
+  const float scale = 1.0f;
+  Result<SafetensorsWriter> writer =
+      SafetensorsWriter::create(copy.folder() + "/more.safetensors", {{name, DType::kF32, {1}}});
+  ASSERT_TRUE(writer && writer->append(name, std::as_bytes(std::span(&scale, 1))));
+  ASSERT_TRUE(writer->commit());
+  nlohmann::json index = copy.read_json("model.safetensors.index.json");
+  index["weight_map"][name] = "more.safetensors";
+  copy.write_json("model.safetensors.index.json", index);
+  EXPECT_EQ(
+      copy.shown(quantize(copy.folder(), {.folder = copy.path("out")})),
+      "DIR/more.safetensors: has a tensor \"" + name + "\" already, but no quantization_config");
+  EXPECT_FALSE(fs::exists(copy.path("out")));
 }
 
 TEST(Quantize, NothingIsLeftWhenAWeightIsNotFinite) {

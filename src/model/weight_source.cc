@@ -77,20 +77,9 @@ std::optional<int64_t> read_number(const std::string& path, std::string_view key
   return read.ec == std::errc() ? std::optional<int64_t>(value) : std::nullopt;
 }
 
-// Memory that can be had without swapping; no limit where the system does not say.
-int64_t available_bytes() {
-  const std::optional<int64_t> kib = read_number("/proc/meminfo", "MemAvailable");
-  int64_t available = kib ? *kib * 1024 : std::numeric_limits<int64_t>::max();
-  // In a container the machine's memory is not ours. Cached files count there too, but give way.
-  const std::optional<int64_t> limit = read_number("/sys/fs/cgroup/memory.max");
-  const std::optional<int64_t> used = read_number("/sys/fs/cgroup/memory.stat", "anon ");
-  if (limit) available = std::min(available, *limit - used.value_or(0));
-  return available;
-}
-
 // Memory is given when it is touched, and a process that touches too much is killed: ask first.
 Result<void> check_memory(const ModelConfig& config, DType dtype, int64_t needed_bytes) {
-  const int64_t available = available_bytes();
+  const int64_t available = available_memory_bytes();
   if (needed_bytes <= available - kSpareBytes) return {};
   return fail(ErrorCode::kSystem,
               "{} layers of {} in {} take {:.1f} GB of memory, and {:.1f} GB are free; take fewer "
@@ -253,6 +242,16 @@ class Packer {
 };
 
 }  // namespace
+
+int64_t available_memory_bytes() {
+  const std::optional<int64_t> kib = read_number("/proc/meminfo", "MemAvailable");
+  int64_t available = kib ? *kib * 1024 : std::numeric_limits<int64_t>::max();
+  // In a container the machine's memory is not ours. Cached files count there too, but give way.
+  const std::optional<int64_t> limit = read_number("/sys/fs/cgroup/memory.max");
+  const std::optional<int64_t> used = read_number("/sys/fs/cgroup/memory.stat", "anon ");
+  if (limit) available = std::min(available, std::max<int64_t>(0, *limit - used.value_or(0)));
+  return available;
+}
 
 WeightTensor layer_tensor(const ModelConfig& config, int layer, LayerWeight weight) {
   const std::vector<int64_t> shape = layer_weight_shape(config, weight);

@@ -72,6 +72,10 @@ struct WeightOptions {
   Progress progress = {};  // counts bytes of packed weights
 };
 
+// Memory that can be had without swapping, in this container where it is one; the largest number
+// where the system does not say.
+int64_t available_memory_bytes();
+
 Result<ModelWeights> load_weights(std::shared_ptr<const Checkpoint> checkpoint,
                                   const WeightOptions& options);
 

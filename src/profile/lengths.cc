@@ -45,6 +45,8 @@ std::vector<int32_t> spread(int32_t first, int32_t last, int batch, uint64_t see
 }  // namespace
 
 Result<std::vector<int32_t>> parse_lengths(std::string_view text, int batch, uint64_t seed) {
+  if (batch < 1)
+    return fail(ErrorCode::kUsage, "lengths of {} sequences; must be 1 or more", batch);
   const size_t dots = text.find("..");
   if (dots != std::string_view::npos) {
     const std::optional<int32_t> first = parse_number(text.substr(0, dots));

@@ -170,6 +170,7 @@ class Profiler {
                          .weights = &model.weights->layers.front(),
                          .layer = 0,
                          .kv_dtype = model.kv.dtype,
+                         .chunk_tokens = model.chunk_tokens,
                          .deferred_norm = model.fusions.deferred_norm,
                          .lengths = options_.lengths,
                          .x = x_.data(),

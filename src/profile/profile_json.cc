@@ -106,7 +106,7 @@ std::string profile_json(const ProfileSubject& subject, const ProfileResult& res
     json["trace"] = subject.trace_path;
     json["perfetto"] = subject.perfetto_path;
   }
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace gapless

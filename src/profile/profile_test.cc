@@ -86,6 +86,10 @@ TEST(Lengths, NonsenseIsAnErrorOfTheCommandLine) {
     ASSERT_FALSE(lengths) << text;
     EXPECT_EQ(lengths.error().code, ErrorCode::kUsage) << text;
   }
+  for (const int batch : {0, -1}) {
+    EXPECT_FALSE(parse_lengths("512", batch, 1)) << batch;
+    EXPECT_FALSE(parse_lengths("1..4096", batch, 1)) << batch;
+  }
 }
 
 TEST(Profile, ChecksTheLayerAndTimesItsSteps) {

@@ -187,6 +187,10 @@ std::string profile_text(const ProfileSubject& subject, const ProfileResult& res
                        ms_text(result.recorded.median()), result.recorder_cost() * 100.0,
                        thousands(static_cast<int64_t>(result.recording.event_count)),
                        result.recording.ns_per_event, result.recording.dropped_count));
+  if (result.recording.dropped_count > 0)
+    add_fact(text, "note",
+             fmt::format("{} events were lost: cores and the table are of what is left",
+                         result.recording.dropped_count));
   add_kernel_table(text, result);
   text += "\n";
   if (!subject.trace_path.empty()) add_fact(text, "trace", subject.trace_path);
