@@ -25,12 +25,17 @@ RunCommand define_record(CLI::App& command);
 RunCommand define_plan(CLI::App& command);
 // A command within plan.
 RunCommand define_plan_layer(CLI::App& command);
+RunCommand define_report(CLI::App& command);
+RunCommand define_whatif(CLI::App& command);
 RunCommand define_profile(CLI::App& command);
 RunCommand define_generate(CLI::App& command);
 RunCommand define_check(CLI::App& command);
 RunCommand define_quantize(CLI::App& command);
 RunCommand define_bench(CLI::App& command);
 RunCommand define_completion(CLI::App& command);
+
+// Refuses what is below 0 or not finite, with a sentence.
+CLI::Validator from_zero_on();
 
 // Adds the option of all commands that read TraCR directories.
 void add_tracr_option(CLI::App& command, bool& labels_by_key_order);

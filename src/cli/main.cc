@@ -35,6 +35,8 @@ constexpr CommandEntry kCommands[] = {
     {"check", "Compare a model's A8W8 form with what it was made from", define_check},
     {"quantize", "Write a checkpoint with int8 weights", define_quantize},
     {"bench", "Time decode steps over batches, contexts and types", define_bench},
+    {"report", "Say where the core time of a step went, and what would change it", define_report},
+    {"whatif", "Replay a step with something changed", define_whatif},
     {"info", "Say what a trace holds", define_info},
     {"convert", "Turn a trace into another format, for Perfetto or Paraver", define_convert},
     {"record", "Run an instrumented program and collect its trace", define_record},

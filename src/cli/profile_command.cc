@@ -17,6 +17,7 @@
 #include "machine/machine_limits.h"
 #include "profile/profile.h"
 #include "profile/profile_text.h"
+#include "report/step_report.h"
 #include "trace/trace_file.h"
 
 namespace gapless {
@@ -63,9 +64,42 @@ Result<void> check_arguments(const ProfileArguments& arguments) {
   return {};
 }
 
-Result<void> write_perfetto(const std::string& trace_path, const std::string& path) {
+// Writes the file for Perfetto; gives what the report says of the trace in short.
+Result<std::string> finish_trace(const std::string& trace_path, const std::string& perfetto) {
   const Trace trace = GAPLESS_TRY(read_trace_file(trace_path));
-  return write_trace(trace, path, Format::kPerfetto, {});
+  GAPLESS_TRY(write_trace(trace, perfetto, Format::kPerfetto, {}));
+  const Result<StepReport> report = make_step_report(trace, trace_path);
+  if (!report) return report.error();
+  return fmt::format("\n{}\n`gapless report {}` says more.\n", report_summary(*report), trace_path);
+}
+
+Result<ProfileOptions> profile_options(const ProfileArguments& arguments) {
+  const std::string lengths =
+      arguments.context > 0 ? std::to_string(arguments.context) : arguments.lengths;
+  ProfileOptions options;
+  options.lengths = GAPLESS_TRY(parse_lengths(lengths, arguments.batch, arguments.model.seed));
+  options.step_count = arguments.steps;
+  options.validate = !arguments.no_validate;
+  options.measure_limits = !arguments.no_limits;
+  options.seed = arguments.model.seed;
+  if (!arguments.no_trace) options.trace_path = arguments.output;
+  return options;
+}
+
+ProfileSubject subject_of(const ModelSource& source, const CpuDecoder& decoder,
+                          const ProfileOptions& options) {
+  return {.model = source.text(),
+          .dtype = std::string(weights_dtype_name(decoder.model().weights->dtype)),
+          .kv_dtype = std::string(dtype_name(decoder.options().kv_dtype)),
+          .machine = cpu_name(),
+          .level = std::string(cpu_level_name(decoder.options().level)),
+          .core_count = decoder.model().core_count,
+          .model_layers = source.model_layers,
+          .page_tokens = decoder.options().page_tokens,
+          .fusions = decoder.options().fusions,
+          .lengths = options.lengths,
+          .trace_path = options.trace_path,
+          .perfetto_path = {}};
 }
 
 Result<int> run_profile(ProfileArguments& arguments) {
@@ -75,16 +109,7 @@ Result<int> run_profile(ProfileArguments& arguments) {
   const DType dtype = arguments.model.dtype.empty() && source.checkpoint == nullptr
                           ? DType::kS8
                           : weights_dtype(arguments.model, source.config);
-  const std::string lengths_text =
-      arguments.context > 0 ? std::to_string(arguments.context) : arguments.lengths;
-  ProfileOptions options;
-  options.lengths = GAPLESS_TRY(parse_lengths(lengths_text, arguments.batch, arguments.model.seed));
-  options.step_count = arguments.steps;
-  options.validate = !arguments.no_validate;
-  options.measure_limits = !arguments.no_limits;
-  options.seed = arguments.model.seed;
-  if (!arguments.no_trace) options.trace_path = arguments.output;
-
+  const ProfileOptions options = GAPLESS_TRY(profile_options(arguments));
   const std::unique_ptr<CpuDevice> device = GAPLESS_TRY(make_device(arguments.model));
   const int longest = *std::max_element(options.lengths.begin(), options.lengths.end());
   const LoadedModel model = GAPLESS_TRY(load_model(
@@ -93,24 +118,14 @@ Result<int> run_profile(ProfileArguments& arguments) {
       *device));
   const ProfileResult result =
       GAPLESS_TRY(profile_steps(*model.decoder, device->worker_count(), options));
-  ProfileSubject subject = {.model = source.text(),
-                            .dtype = std::string(weights_dtype_name(dtype)),
-                            .kv_dtype = std::string(dtype_name(model.decoder->options().kv_dtype)),
-                            .machine = cpu_name(),
-                            .level = std::string(cpu_level_name(model.decoder->options().level)),
-                            .core_count = device->worker_count(),
-                            .model_layers = source.model_layers,
-                            .page_tokens = model.decoder->options().page_tokens,
-                            .fusions = model.decoder->options().fusions,
-                            .lengths = options.lengths,
-                            .trace_path = options.trace_path,
-                            .perfetto_path = {}};
+  ProfileSubject subject = subject_of(source, *model.decoder, options);
+  std::string summary;
   if (!arguments.no_trace) {
     subject.perfetto_path = perfetto_path(options.trace_path);
-    GAPLESS_TRY(write_perfetto(options.trace_path, subject.perfetto_path));
+    summary = GAPLESS_TRY(finish_trace(options.trace_path, subject.perfetto_path));
   }
-  GAPLESS_TRY(
-      print(arguments.json ? profile_json(subject, result) : profile_text(subject, result)));
+  GAPLESS_TRY(print(arguments.json ? profile_json(subject, result)
+                                   : profile_text(subject, result) + summary));
   return 0;
 }
 

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// gapless whatif TRACE: the recorded tasks of a step again in virtual time, with something changed.
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "analysis/whatif.h"
+#include "cli/command.h"
+#include "cli/nearest_name.h"
+#include "cli/progress_bar.h"
+#include "formats/format.h"
+#include "report/quantity.h"
+#include "report/step_report.h"
+#include "report/text_table.h"
+
+namespace gapless {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kMaxError = 0.03;
+
+struct WhatIfArguments {
+  std::string trace;
+  std::optional<size_t> step;
+  std::vector<std::string> zero;
+  std::vector<std::string> cores;  // "cube=48"
+  std::vector<std::string> scale;  // "gate_up=0.5"
+  std::vector<std::string> fuse;   // "gate_up,silu"
+  uint32_t kernels = 8;
+  bool force = false;
+  bool json = false;
+  bool tracr_labels_by_key_order = false;
+};
+
+bool asks_for_change(const WhatIfArguments& arguments) {
+  return !arguments.zero.empty() || !arguments.cores.empty() || !arguments.scale.empty() ||
+         !arguments.fuse.empty();
+}
+
+Result<uint32_t> find_kernel(const Trace& trace, const StepTasks& tasks, const std::string& name) {
+  std::vector<std::string> names;
+  std::vector<bool> seen(trace.names.size(), false);
+  for (uint32_t task = 0; task < tasks.task_count(); ++task) {
+    const uint32_t kernel = tasks.kernel(task);
+    if (kernel == kNoIndex || seen[kernel]) continue;
+    seen[kernel] = true;
+    if (trace.names[kernel] == name) return kernel;
+    names.emplace_back(trace.names[kernel]);
+  }
+  const std::optional<std::string> nearest = nearest_name(name, names);
+  return fail(ErrorCode::kUsage, "no task of the step is called {}{}", name,
+              nearest ? fmt::format("; did you mean {}?", *nearest) : "");
+}
+
+// "NAME=NUMBER"; names may have a '=' in them.
+struct Setting {
+  std::string name;
+  double value = 0.0;
+};
+Result<Setting> parse_setting(std::string_view option, const std::string& text) {
+  const size_t equals = text.rfind('=');
+  Setting setting;
+  if (equals == std::string::npos || equals == 0)
+    return fail(ErrorCode::kUsage, "{} {}; must look like NAME=NUMBER", option, text);
+  setting.name = text.substr(0, equals);
+  const char* const end = text.data() + text.size();
+  const std::from_chars_result read = std::from_chars(text.data() + equals + 1, end, setting.value);
+  if (read.ec != std::errc() || read.ptr != end || !std::isfinite(setting.value) ||
+      setting.value < 0.0)
+    return fail(ErrorCode::kUsage, "{} {}; must end with a number from 0 on", option, text);
+  return setting;
+}
+
+Result<void> add_cores(const std::string& text, WhatIf& change) {
+  const Setting setting = GAPLESS_TRY(parse_setting("--cores", text));
+  for (int i = 0; i < kCoreClassCount; ++i) {
+    if (core_class_name(static_cast<CoreClass>(i)) != setting.name) continue;
+    if (setting.value < 1.0 || setting.value > 1e6 || setting.value != std::floor(setting.value))
+      return fail(ErrorCode::kUsage, "--cores {}; must be a whole number from 1 on", text);
+    change.core_counts[static_cast<size_t>(i)] = static_cast<uint32_t>(setting.value);
+    return {};
+  }
+  return fail(ErrorCode::kUsage, "--cores {}; kinds of cores are any, cube and vector", text);
+}
+
+Result<void> add_zero(const std::string& overhead, WhatIf& change) {
+  const bool all = overhead == "all";
+  change.zero_completion |= all || overhead == "completion";
+  change.zero_scheduler |= all || overhead == "dispatch";
+  change.zero_handoff |= all || overhead == "handoff";
+  change.zero_submit |= overhead == "submit";
+  return {};
+}
+
+Result<WhatIf> change_of(const WhatIfArguments& arguments, const Trace& trace,
+                         const StepTasks& tasks) {
+  WhatIf change;
+  for (const std::string& overhead : arguments.zero) GAPLESS_TRY(add_zero(overhead, change));
+  for (const std::string& text : arguments.cores) GAPLESS_TRY(add_cores(text, change));
+  for (const std::string& text : arguments.scale) {
+    const Setting setting = GAPLESS_TRY(parse_setting("--scale", text));
+    const uint32_t kernel = GAPLESS_TRY(find_kernel(trace, tasks, setting.name));
+    if (change.kernel_scale.empty()) change.kernel_scale.assign(trace.names.size(), 1.0);
+    change.kernel_scale[kernel] = setting.value;
+  }
+  for (const std::string& text : arguments.fuse) {
+    std::vector<uint32_t> group;
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      group.push_back(GAPLESS_TRY(find_kernel(trace, tasks, text.substr(begin, end - begin))));
+      begin = end + 1;
+    }
+    if (group.size() < 2)
+      return fail(ErrorCode::kUsage, "--fuse {}; must name two kernels or more", text);
+    change.fused.push_back(std::move(group));
+  }
+  return change;
+}
+
+std::string changes_text(const StandardChanges& changes) {
+  std::string text = fmt::format("unchanged       {} replayed, {} recorded: {:+.2f} %\n\n",
+                                 format_duration(changes.replayed_ns),
+                                 format_duration(changes.recorded_ns), changes.error * 100.0);
+  std::vector<TableRow> rows = {{"WHAT IF", "STEP", "GAIN"}};
+  for (const StandardChange& line : changes.changes)
+    rows.push_back(
+        {printable(line.name), format_duration(line.makespan_ns), format_share(line.gain)});
+  return text + align_columns(rows, "lrr");
+}
+
+std::string changes_json(const StandardChanges& changes) {
+  Json json = {{"recorded_ns", changes.recorded_ns},
+               {"replayed_ns", changes.replayed_ns},
+               {"replay_error", changes.error},
+               {"changes", Json::array()}};
+  for (const StandardChange& line : changes.changes)
+    json["changes"].push_back(
+        {{"what", line.name}, {"makespan_ns", line.makespan_ns}, {"gain", line.gain}});
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// A table of one line, for what was asked for.
+Result<StandardChanges> one_change(const WhatIfArguments& arguments, const Trace& trace,
+                                   const StepTasks& tasks) {
+  const WhatIf change = GAPLESS_TRY(change_of(arguments, trace, tasks));
+  const WhatIfResult unchanged = GAPLESS_TRY(replay_tasks(tasks, {}));
+  const WhatIfResult changed = GAPLESS_TRY(replay_tasks(tasks, change));
+  StandardChanges changes;
+  changes.recorded_ns = tasks.window_ns();
+  changes.replayed_ns = unchanged.makespan_ns;
+  const double recorded = static_cast<double>(changes.recorded_ns);
+  const double replayed = static_cast<double>(changes.replayed_ns);
+  changes.error = (replayed - recorded) / recorded;
+  changes.changes.push_back(
+      {.name = fmt::format("as asked, {} of {} tasks", changed.task_count, tasks.task_count()),
+       .change = change,
+       .makespan_ns = changed.makespan_ns,
+       .gain = 1.0 - static_cast<double>(changed.makespan_ns) / replayed});
+  return changes;
+}
+
+Result<int> run_whatif(const WhatIfArguments& arguments) {
+  ProgressBar bar("reading", ProgressUnit::kBytes);
+  const Trace trace = GAPLESS_TRY(
+      read_trace(arguments.trace, {.tracr_labels_by_key_order = arguments.tracr_labels_by_key_order,
+                                   .progress = bar.callback()}));
+  bar.erase();
+  const ExplainedStep step = GAPLESS_TRY(find_step(trace, arguments.trace, arguments.step));
+  const StepTasks tasks =
+      GAPLESS_TRY(StepTasks::create(trace, step.windows[step.step], step.lanes));
+  const StandardChanges changes =
+      asks_for_change(arguments) ? GAPLESS_TRY(one_change(arguments, trace, tasks))
+                                 : GAPLESS_TRY(standard_changes(tasks, trace, arguments.kernels));
+  if (std::abs(changes.error) > kMaxError && !arguments.force)
+    return fail(ErrorCode::kInvalidInput,
+                "{}: replaying step {} unchanged takes {} instead of {} ({:+.1f} %); what would "
+                "change cannot be told from that (--force shows it all the same)",
+                arguments.trace, step.step, format_duration(changes.replayed_ns),
+                format_duration(changes.recorded_ns), changes.error * 100.0);
+  GAPLESS_TRY(print(arguments.json ? changes_json(changes) : changes_text(changes)));
+  return 0;
+}
+
+}  // namespace
+
+RunCommand define_whatif(CLI::App& command) {
+  const std::shared_ptr<WhatIfArguments> arguments = std::make_shared<WhatIfArguments>();
+  command.add_option("TRACE", arguments->trace, "A trace file or a TraCR directory")
+      ->required()
+      ->type_name("PATH")
+      ->option_text(" ");
+  command.add_option("--zero", arguments->zero, "An overhead that costs nothing")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"completion", "dispatch", "handoff", "submit", "all"}))
+      ->option_text("completion|dispatch|handoff|submit|all");
+  command.add_option("--cores", arguments->cores, "So many cores of a kind: any, cube or vector")
+      ->option_text("KIND=N");
+  command.add_option("--scale", arguments->scale, "Run time of a kernel, times X")
+      ->option_text("KERNEL=X");
+  command
+      .add_option("--fuse", arguments->fuse,
+                  "Kernels that become one task where one follows\nthe other")
+      ->option_text("A,B,...");
+  command
+      .add_option("--step", arguments->step,
+                  "Which step, counted from 0 (default: the one of\nmedian length)")
+      ->option_text("N");
+  command
+      .add_option("--kernels", arguments->kernels,
+                  "Without a change: kernels that are tried in half\nthe time (default 8)")
+      ->option_text("N");
+  command.add_flag("--force", arguments->force,
+                   "Also when the unchanged replay is more than 3 % off");
+  command.add_flag("--json", arguments->json, "The same as JSON, with exact numbers");
+  add_tracr_option(command, arguments->tracr_labels_by_key_order);
+  command.footer(
+      "The recorded tasks run again in virtual time, with their recorded run times and overheads.\n"
+      "Without a change the standard table is printed: each overhead zero, each kernel in half\n"
+      "the time, twice the cores.\n"
+      "\n"
+      "Examples:\n"
+      "  gapless whatif profile.gapless\n"
+      "  gapless whatif profile.gapless --zero dispatch --scale gate_up=0.5\n"
+      "  gapless whatif swimlane.gapless --cores cube=48 --fuse gate_up,silu");
+  return [arguments] { return run_whatif(*arguments); };
+}
+
+}  // namespace gapless

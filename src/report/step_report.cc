@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/step_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "report/quantity.h"
+
+namespace gapless {
+namespace {
+
+// Without steps: from the first dispatch (or start) to the last finish (or end) of any task.
+std::optional<TimeRange> task_window(const Trace& trace) {
+  TimeRange window = {.begin_ns = INT64_MAX, .end_ns = INT64_MIN};
+  const auto take = [&](int64_t time_ns) {
+    if (time_ns == kAbsent) return;
+    window.begin_ns = std::min(window.begin_ns, time_ns);
+    window.end_ns = std::max(window.end_ns, time_ns);
+  };
+  for (size_t row = 0; row < trace.tasks.size(); ++row) {
+    if (trace.tasks.at(TaskTime::kStart)[row] == kAbsent) continue;
+    for (const TaskTime time : {TaskTime::kDispatch, TaskTime::kStart, TaskTime::kEnd})
+      take(trace.tasks.at(time)[row]);
+  }
+  if (window.begin_ns >= window.end_ns) return std::nullopt;
+  return window;
+}
+
+Result<std::vector<TimeRange>> windows_of(const Trace& trace, const std::string& source) {
+  std::vector<TimeRange> windows;
+  for (const StepWindow& step : step_windows(trace)) windows.push_back(step.window);
+  if (!windows.empty()) return windows;
+  const std::optional<TimeRange> all = task_window(trace);
+  if (!all)
+    return fail(ErrorCode::kInvalidInput,
+                "{}: has no task with a start and an end, so there is no core time to explain",
+                source);
+  windows.push_back(*all);
+  return windows;
+}
+
+int64_t length_of(const TimeRange& window) { return window.end_ns - window.begin_ns; }
+
+// The index of the window whose length is the median.
+size_t median_window(const std::vector<TimeRange>& windows) {
+  std::vector<size_t> order(windows.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return length_of(windows[a]) < length_of(windows[b]);
+  });
+  return order[order.size() / 2];
+}
+
+// Workers on which nothing ever ran belong to other devices of the process, which stood by; cores
+// of a chip count although they had nothing to do.
+std::vector<uint32_t> lanes_in_use(const Trace& trace) {
+  std::vector<bool> ran(trace.lanes.size(), false);
+  const std::vector<int64_t>& starts = trace.tasks.at(TaskTime::kStart);
+  for (size_t row = 0; row < trace.tasks.size(); ++row) {
+    const uint32_t lane = trace.tasks.lane[row];
+    if (lane != kNoIndex && starts[row] != kAbsent) ran[lane] = true;
+  }
+  std::vector<uint32_t> lanes = core_lanes(trace);
+  std::erase_if(lanes, [&](uint32_t lane) {
+    return trace.lanes[lane].kind == LaneKind::kWorker && !ran[lane];
+  });
+  return lanes;
+}
+
+TaskOverhead measure_overhead(const StepTasks& tasks) {
+  TaskOverhead overhead;
+  for (uint32_t task = 0; task < tasks.task_count(); ++task) {
+    const int64_t dispatch = tasks.time_ns(task, TaskTime::kDispatch);
+    const int64_t finish = tasks.time_ns(task, TaskTime::kFinish);
+    const int64_t start = tasks.start_ns(task);
+    const int64_t end = tasks.end_ns(task);
+    if (dispatch == kAbsent || finish == kAbsent || dispatch > start || finish < end) continue;
+    ++overhead.task_count;
+    overhead.run_ns += end - start;
+    overhead.dispatch_to_finish_ns += finish - dispatch;
+    overhead.head_ns += start - dispatch;
+    overhead.tail_ns += finish - end;
+  }
+  return overhead;
+}
+
+std::vector<KernelTime> path_kernels(const StepTasks& tasks, const CriticalPath& path) {
+  std::map<uint32_t, KernelTime> by_name;
+  for (const PathSegment& segment : path.segments) {
+    if (segment.part != PathPart::kRun) continue;
+    KernelTime& kernel = by_name[tasks.kernel(segment.task)];
+    kernel.name = tasks.kernel(segment.task);
+    ++kernel.run_count;
+    kernel.self_ns += segment.end_ns - segment.begin_ns;
+  }
+  std::vector<KernelTime> kernels;
+  for (const auto& [name, kernel] : by_name) kernels.push_back(kernel);
+  std::stable_sort(kernels.begin(), kernels.end(),
+                   [](const KernelTime& a, const KernelTime& b) { return a.self_ns > b.self_ns; });
+  return kernels;
+}
+
+// The largest cause of idle time, in words.
+std::string largest_bubble_text(const StepReport& report) {
+  const auto largest =
+      std::max_element(report.bubbles.cause_ns.begin(), report.bubbles.cause_ns.end());
+  const double all = static_cast<double>(report.bubbles.busy_ns + report.bubbles.idle_ns);
+  const BubbleCause cause = static_cast<BubbleCause>(largest - report.bubbles.cause_ns.begin());
+  return fmt::format("most idle core time is {} ({})", bubble_cause_name(cause),
+                     format_share(static_cast<double>(*largest) / all));
+}
+
+std::string overhead_text(const StepReport& report) {
+  if (report.overhead.task_count == 0) return "";
+  return fmt::format("; beside its run a task takes {} of dispatch to finish",
+                     format_share(report.overhead.share()));
+}
+
+// Which of the three factors loses most.
+std::string loss_text(const Efficiencies& efficiencies) {
+  const double least =
+      std::min({efficiencies.parallelism, efficiencies.schedule, efficiencies.overhead});
+  if (least == efficiencies.parallelism)
+    return fmt::format(
+        "the loss is width, not overhead: even without any overhead the graph keeps {} of the "
+        "cores busy",
+        format_share(efficiencies.parallelism * efficiencies.schedule));
+  if (least == efficiencies.overhead)
+    return fmt::format("the loss is overhead: without it the step would take {} instead of {}",
+                       format_duration(efficiencies.zero_overhead_ns),
+                       format_duration(efficiencies.makespan_ns));
+  return fmt::format(
+      "the loss is the schedule: {} would be possible without overhead, {} is the "
+      "least that the graph allows",
+      format_duration(efficiencies.zero_overhead_ns), format_duration(efficiencies.lower_bound_ns));
+}
+
+constexpr double kBusyEnough = 0.9;
+
+std::string verdict_of(const StepReport& report) {
+  const size_t cores = report.bubbles.core_ns.size();
+  const double busy = report.average_busy_cores();
+  const std::string evidence = fmt::format("{:.1f} of {} cores are busy on average", busy, cores);
+  if (busy >= kBusyEnough * static_cast<double>(cores))
+    return fmt::format("{}: what is left to win is in the kernels, not between them ({}){}",
+                       evidence, largest_bubble_text(report), overhead_text(report));
+  if (!report.efficiencies)
+    return fmt::format("{}; {}{}; without edges nobody can say what it would be otherwise",
+                       evidence, largest_bubble_text(report), overhead_text(report));
+  return fmt::format("{}; {}{}; {}", evidence, largest_bubble_text(report), overhead_text(report),
+                     loss_text(*report.efficiencies));
+}
+
+void add_changes(const StepTasks& tasks, const Trace& trace, const ReportOptions& options,
+                 StepReport& report) {
+  if (tasks.edge_count() == 0) {
+    report.warnings.emplace_back(
+        "the trace has no edges: what waited for what is not known, and nothing can be replayed");
+    return;
+  }
+  Result<StandardChanges> changes =
+      standard_changes(tasks, trace, static_cast<uint32_t>(options.top));
+  if (!changes) {
+    report.warnings.push_back(changes.error().message);
+    return;
+  }
+  const double error = changes->error;
+  if (std::abs(error) > options.max_replay_error) {
+    report.warnings.push_back(fmt::format(
+        "replaying the recorded tasks takes {} instead of {} ({:+.1f} %): what-ifs are withheld",
+        format_duration(changes->replayed_ns), format_duration(changes->recorded_ns),
+        error * 100.0));
+    return;
+  }
+  report.changes = *std::move(changes);
+  Result<Efficiencies> efficiencies = measure_efficiencies(tasks);
+  if (efficiencies) report.efficiencies = *efficiencies;
+}
+
+void add_trace_warnings(const Trace& trace, const StepTasks& tasks, StepReport& report) {
+  for (const Finding& finding : trace.findings)
+    if (finding.severity != Severity::kInfo) report.warnings.push_back(finding.text);
+  for (const std::string& missing : report.bubbles.missing) report.warnings.push_back(missing);
+  if (tasks.cut_count() > 0)
+    report.warnings.push_back(fmt::format(
+        "{} tasks reach beyond the step: only their part in it counts", tasks.cut_count()));
+}
+
+}  // namespace
+
+Result<ExplainedStep> find_step(const Trace& trace, const std::string& source,
+                                const std::optional<size_t>& step) {
+  ExplainedStep found;
+  found.windows = GAPLESS_TRY(windows_of(trace, source));
+  if (step && *step >= found.windows.size())
+    return fail(ErrorCode::kUsage, "--step {}; {} has steps 0 to {}", *step, source,
+                found.windows.size() - 1);
+  found.step = step.value_or(median_window(found.windows));
+  found.lanes = lanes_in_use(trace);
+  return found;
+}
+
+Result<StepReport> make_step_report(const Trace& trace, const std::string& source,
+                                    const ReportOptions& options) {
+  const ExplainedStep found = GAPLESS_TRY(find_step(trace, source, options.step));
+  StepReport report;
+  report.source = source;
+  report.step_count = found.windows.size();
+  report.step = found.step;
+  for (const TimeRange& window : found.windows) report.step_lengths.push_back(length_of(window));
+  std::sort(report.step_lengths.begin(), report.step_lengths.end());
+
+  const TimeRange window = found.windows[report.step];
+  const std::vector<uint32_t>& lanes = found.lanes;
+  report.kernels = GAPLESS_TRY(kernel_times(trace, {.window = window, .lanes = lanes}));
+  for (const KernelTime& kernel : report.kernels.kernels)
+    report.kernel_names.emplace_back(kernel_name(trace, kernel));
+  for (const uint32_t lane : lanes) report.core_names.push_back(trace.lanes[lane].name);
+  const StepTasks tasks = GAPLESS_TRY(StepTasks::create(trace, window, lanes));
+  report.edge_count = tasks.edge_count();
+  for (uint32_t task = 0; task < tasks.task_count(); ++task)
+    report.task_rows.push_back(tasks.row(task));
+  report.bubbles = partition_bubbles(tasks);
+  report.overhead = measure_overhead(tasks);
+  report.path = observed_path(tasks);
+  report.path_kernels = path_kernels(tasks, report.path);
+  report.longest = static_path(tasks);
+  add_changes(tasks, trace, options, report);
+  add_trace_warnings(trace, tasks, report);
+  report.verdict = verdict_of(report);
+  return report;
+}
+
+}  // namespace gapless
