@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// run_graph: the event loop of a replay.
+//
+// A task ends, its end is seen, a task becomes ready. After all that happens at one moment, ready
+// tasks are given to free cores of their class, the lowest number first. Most tasks become ready
+// when the last of their producers is seen and need no event of their own, so that the heap of
+// events is as large as the number of cores.
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "analysis/virtual_graph.h"
+#include "base/check.h"
+
+namespace gapless {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+// The lowest key first; of equal keys any.
+template <typename Entry>
+class MinHeap {
+ public:
+  bool empty() const { return entries_.empty(); }
+  const Entry& top() const { return entries_.front(); }
+  void push(const Entry& entry) {
+    size_t hole = entries_.size();
+    entries_.push_back(entry);
+    rise(hole, entry);
+  }
+  // The hole goes down to a leaf first: the last entry nearly always belongs there.
+  Entry pop() {
+    const Entry lowest = entries_.front();
+    const Entry last = entries_.back();
+    entries_.pop_back();
+    const size_t count = entries_.size();
+    if (count == 0) return lowest;
+    size_t hole = 0;
+    for (size_t child = 1; child < count; child = 2 * hole + 1) {
+      const size_t right = child + static_cast<size_t>(child + 1 < count);
+      child = entries_[right].key < entries_[child].key ? right : child;
+      entries_[hole] = entries_[child];
+      hole = child;
+    }
+    rise(hole, last);
+    return lowest;
+  }
+
+ private:
+  void rise(size_t hole, const Entry& entry) {
+    while (hole > 0 && entry.key < entries_[(hole - 1) / 2].key) {
+      entries_[hole] = entries_[(hole - 1) / 2];
+      hole = (hole - 1) / 2;
+    }
+    entries_[hole] = entry;
+  }
+
+  std::vector<Entry> entries_;
+};
+
+struct TaskEntry {
+  uint32_t key;  // the task
+};
+
+struct CoreEntry {
+  int64_t key;
+  uint32_t core;
+};
+
+// Something about a task at time `key`.
+struct TaskEvent {
+  int64_t key;
+  uint32_t task;
+  uint32_t core;
+};
+
+struct Core {
+  CoreClass core_class = CoreClass::kAny;
+  uint32_t task = kNoIndex;  // the last that it took
+};
+
+// Cores and ready tasks of one class.
+struct Pool {
+  std::vector<uint32_t> free;    // cores that are seen to be free
+  std::vector<uint32_t> unseen;  // cores whose task has ended, the earliest first: for staged tasks
+  MinHeap<TaskEntry> ready;
+  MinHeap<TaskEntry> staged;
+  // Cores that are away until ready tasks have waited for cores for so long in all.
+  MinHeap<CoreEntry> away;
+  int64_t waited_ns = 0;
+
+  bool has_ready() const { return !ready.empty() || !staged.empty(); }
+  bool is_short_of_cores() const { return free.empty() && has_ready(); }
+};
+
+class VirtualRun {
+ public:
+  VirtualRun(const VirtualGraph& graph, const WhatIf& change)
+      : graph_(graph),
+        change_(change),
+        has_away_(!graph.away_ns.empty() && !change.zero_placement),
+        scheduler_free_ns_(change.zero_scheduler ? 0 : graph.scheduler_count, 0) {}
+
+  WhatIfResult run() {
+    add_cores();
+    add_roots();
+    while (true) {
+      match_all();
+      const int64_t next_ns = next_time_ns();
+      if (next_ns == kNever) break;
+      if (has_away_) bring_back_cores(next_ns - now_ns_);
+      now_ns_ = next_ns;
+      while (is_due(end_events_)) see_core(end_events_.pop());
+      while (is_due(seen_events_)) see_end(seen_events_.pop());
+      while (is_due(ready_events_)) make_ready(ready_events_.pop().task);
+    }
+    GAPLESS_CHECK(result_.task_count == graph_.tasks.size());
+    result_.makespan_ns = last_seen_ns_ + graph_.rest_ns;
+    return result_;
+  }
+
+ private:
+  void add_cores() {
+    for (size_t kind = 0; kind < kCoreClassCount; ++kind) {
+      const uint32_t changed = change_.core_counts[kind];
+      const uint32_t count = changed > 0 ? changed : graph_.core_counts[kind];
+      for (uint32_t i = 0; i < count; ++i) {
+        cores_.push_back({.core_class = static_cast<CoreClass>(kind)});
+        const bool was_there = i < graph_.away_at_begin_ns[kind].size();
+        free_core(static_cast<uint32_t>(cores_.size()) - 1,
+                  has_away_ && was_there ? graph_.away_at_begin_ns[kind][i] : 0);
+      }
+    }
+  }
+
+  void add_roots() {
+    waits_.resize(graph_.tasks.size());
+    for (uint32_t task = 0; task < graph_.tasks.size(); ++task) {
+      waits_[task] = graph_.tasks[task].producer_count;
+      if (waits_[task] == 0) release(task);
+    }
+  }
+
+  bool is_due(const MinHeap<TaskEvent>& events) const {
+    return !events.empty() && events.top().key == now_ns_;
+  }
+
+  int64_t next_time_ns() const {
+    int64_t next_ns = seen_events_.empty() ? kNever : seen_events_.top().key;
+    if (!ready_events_.empty()) next_ns = std::min(next_ns, ready_events_.top().key);
+    if (!end_events_.empty()) next_ns = std::min(next_ns, end_events_.top().key);
+    next_ns = std::min(next_ns, scheduler_due_ns_);
+    if (!has_away_) return next_ns;
+    for (const Pool& pool : pools_) {
+      if (pool.away.empty() || !pool.is_short_of_cores()) continue;
+      next_ns = std::min(next_ns, now_ns_ + pool.away.top().key - pool.waited_ns);
+    }
+    return next_ns;
+  }
+
+  // After `passed_ns` in which nothing was taken.
+  void bring_back_cores(int64_t passed_ns) {
+    for (Pool& pool : pools_) {
+      if (pool.is_short_of_cores()) pool.waited_ns += passed_ns;
+      while (!pool.away.empty() && pool.away.top().key <= pool.waited_ns) {
+        pool.free.push_back(pool.away.pop().core);
+      }
+    }
+  }
+
+  void free_core(uint32_t core, int64_t away_ns) {
+    Pool& pool = pools_[static_cast<size_t>(cores_[core].core_class)];
+    if (away_ns == 0) {
+      pool.free.push_back(core);
+    } else {
+      pool.away.push({.key = pool.waited_ns + away_ns, .core = core});
+    }
+  }
+
+  // All producers of the task have been seen.
+  void release(uint32_t task) {
+    const VirtualTask& costs = graph_.tasks[task];
+    const bool is_submitted = change_.zero_submit && costs.has_submit;
+    const bool is_resolved = change_.zero_completion && !costs.is_root;
+    const int64_t waited_ns = std::max(now_ns_, is_submitted ? 0 : costs.arrival_ns);
+    const int64_t ready_ns = waited_ns + (is_resolved ? 0 : costs.resolve_ns);
+    if (ready_ns == now_ns_) {
+      make_ready(task);
+    } else {
+      ready_events_.push({.key = ready_ns, .task = task, .core = kNoIndex});
+    }
+  }
+
+  void make_ready(uint32_t task) {
+    const VirtualTask& costs = graph_.tasks[task];
+    Pool& pool = pools_[static_cast<size_t>(costs.core_class)];
+    (costs.is_staged ? pool.staged : pool.ready).push({task});
+  }
+
+  // From here on a staged task can take the core.
+  void see_core(const TaskEvent& event) {
+    pools_[static_cast<size_t>(cores_[event.core].core_class)].unseen.push_back(event.core);
+  }
+
+  void see_end(const TaskEvent& event) {
+    const Core& core = cores_[event.core];
+    if (core.task == event.task) {  // otherwise a staged task took it before
+      Pool& pool = pools_[static_cast<size_t>(core.core_class)];
+      if (graph_.has_staged) std::erase(pool.unseen, event.core);
+      free_core(event.core, has_away_ ? graph_.away_ns[event.task] : 0);
+    }
+    for (const uint32_t consumer : graph_.consumers(event.task)) {
+      if (--waits_[consumer] == 0) release(consumer);
+    }
+  }
+
+  void match(Pool& pool) {
+    while (!pool.free.empty() && pool.has_ready()) {
+      const bool is_staged = pool.ready.empty() ||
+                             (!pool.staged.empty() && pool.staged.top().key < pool.ready.top().key);
+      const uint32_t core = pool.free.back();
+      pool.free.pop_back();
+      take((is_staged ? pool.staged : pool.ready).pop().key, core);
+    }
+    while (!pool.unseen.empty() && !pool.staged.empty()) {
+      const uint32_t core = pool.unseen.front();
+      pool.unseen.erase(pool.unseen.begin());
+      take(pool.staged.pop().key, core);
+    }
+  }
+
+  // A task and a core wait for each other until a scheduler is free for them. There are no staged
+  // tasks where schedulers are known.
+  void match_in_turn() {
+    while (true) {
+      Pool* chosen = nullptr;
+      for (Pool& pool : pools_) {
+        if (pool.free.empty() || pool.ready.empty()) continue;
+        if (chosen == nullptr || pool.ready.top().key < chosen->ready.top().key) chosen = &pool;
+      }
+      int64_t& free_ns = *std::min_element(scheduler_free_ns_.begin(), scheduler_free_ns_.end());
+      scheduler_due_ns_ = chosen == nullptr ? kNever : free_ns;
+      if (chosen == nullptr || free_ns > now_ns_) return;
+      const uint32_t task = chosen->ready.pop().key;
+      const uint32_t core = chosen->free.back();
+      chosen->free.pop_back();
+      free_ns = now_ns_ + graph_.tasks[task].scheduler_ns;
+      take(task, core);
+    }
+  }
+
+  void match_all() {
+    if (!scheduler_free_ns_.empty()) return match_in_turn();
+    for (Pool& pool : pools_) match(pool);
+  }
+
+  void take(uint32_t task, uint32_t core) {
+    const VirtualTask& costs = graph_.tasks[task];
+    const int64_t run_ns = scaled_run_ns(costs, change_);
+    const int64_t start_ns = now_ns_ + (change_.zero_scheduler ? 0 : costs.scheduler_ns) +
+                             (change_.zero_handoff ? 0 : costs.handoff_ns);
+    const int64_t end_ns = start_ns + run_ns;
+    const int64_t seen_ns = end_ns + (change_.zero_completion ? 0 : costs.completion_ns);
+    cores_[core].task = task;
+    if (graph_.has_staged && end_ns < seen_ns) {
+      end_events_.push({.key = end_ns, .task = task, .core = core});
+    }
+    seen_events_.push({.key = seen_ns, .task = task, .core = core});
+    last_seen_ns_ = std::max(last_seen_ns_, seen_ns);
+    result_.busy_ns += run_ns;
+    ++result_.task_count;
+  }
+
+  const VirtualGraph& graph_;
+  const WhatIf& change_;
+  const bool has_away_;
+  std::vector<int64_t> scheduler_free_ns_;  // empty: each core has its own
+  std::vector<Core> cores_;
+  std::array<Pool, kCoreClassCount> pools_;
+  std::vector<uint32_t> waits_;    // by task: producers whose end has not been seen
+  MinHeap<TaskEvent> end_events_;  // only where there are staged tasks
+  MinHeap<TaskEvent> seen_events_;
+  MinHeap<TaskEvent> ready_events_;
+  int64_t scheduler_due_ns_ = kNever;  // one is free then, and has something to do
+  int64_t now_ns_ = 0;
+  int64_t last_seen_ns_ = 0;
+  WhatIfResult result_;
+};
+
+}  // namespace
+
+WhatIfResult run_graph(const VirtualGraph& graph, const WhatIf& change) {
+  return VirtualRun(graph, change).run();
+}
+
+}  // namespace gapless

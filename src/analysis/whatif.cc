@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "analysis/whatif.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "analysis/critical_path.h"
+#include "analysis/virtual_graph.h"
+
+namespace gapless {
+namespace {
+
+// More would not fit into the memory of this machine, and is a slip of the finger.
+constexpr uint32_t kMaxCoreCount = 1'000'000;
+constexpr double kMaxScale = 1000.0;
+
+Result<void> check_change(const VirtualGraph& graph, const WhatIf& change) {
+  for (size_t kind = 0; kind < kCoreClassCount; ++kind) {
+    const uint32_t count = change.core_counts[kind];
+    if (count > 0 && graph.core_counts[kind] == 0) {
+      return fail(ErrorCode::kInvalidInput, "{} cores of class \"{}\": the trace has none", count,
+                  core_class_name(static_cast<CoreClass>(kind)));
+    }
+    if (count > kMaxCoreCount) {
+      return fail(ErrorCode::kInvalidInput, "{} cores of class \"{}\" are more than {}", count,
+                  core_class_name(static_cast<CoreClass>(kind)), kMaxCoreCount);
+    }
+  }
+  for (size_t kernel = 0; kernel < change.kernel_scale.size(); ++kernel) {
+    const double scale = change.kernel_scale[kernel];
+    if (scale >= 0.0 && scale <= kMaxScale) continue;
+    return fail(ErrorCode::kInvalidInput, "kernel {} is scaled by {}, which is not within 0 to {}",
+                kernel, scale, kMaxScale);
+  }
+  return {};
+}
+
+Result<WhatIfResult> replay_graph(const StepTasks& tasks, const VirtualGraph& graph,
+                                  const WhatIf& change) {
+  GAPLESS_TRY(check_change(graph, change));
+  if (change.fused.empty()) return run_graph(graph, change);
+  const VirtualGraph joined = GAPLESS_TRY(fuse_tasks(tasks, graph, change));
+  return run_graph(joined, change);
+}
+
+// The kernels with most run time, the largest first; a tie goes to the lower name.
+std::vector<uint32_t> top_kernels(const StepTasks& tasks, const Trace& trace, uint32_t count) {
+  std::vector<int64_t> run_ns(trace.names.size(), 0);
+  for (uint32_t task = 0; task < tasks.task_count(); ++task) {
+    if (tasks.kernel(task) == kNoIndex) continue;
+    run_ns[tasks.kernel(task)] += tasks.end_ns(task) - tasks.start_ns(task);
+  }
+  std::vector<uint32_t> kernels;
+  for (uint32_t kernel = 0; kernel < run_ns.size(); ++kernel) {
+    if (run_ns[kernel] > 0) kernels.push_back(kernel);
+  }
+  std::sort(kernels.begin(), kernels.end(), [&run_ns](uint32_t a, uint32_t b) {
+    return run_ns[a] != run_ns[b] ? run_ns[a] > run_ns[b] : a < b;
+  });
+  if (kernels.size() > count) kernels.resize(count);
+  return kernels;
+}
+
+std::vector<StandardChange> list_changes(const StepTasks& tasks, const Trace& trace,
+                                         const VirtualGraph& graph, uint32_t kernel_count) {
+  std::vector<StandardChange> changes = {
+      {.name = "no completion delay", .change = {.zero_completion = true}},
+      {.name = "no scheduler delay", .change = {.zero_scheduler = true}},
+      {.name = "no hand-off delay", .change = {.zero_handoff = true}},
+      {.name = "no overhead",
+       .change = {.zero_completion = true, .zero_scheduler = true, .zero_handoff = true}}};
+  if (tasks.absent_count(TaskTime::kSubmit) < tasks.task_count()) {
+    changes.push_back({.name = "all submitted at once", .change = {.zero_submit = true}});
+  }
+  if (!graph.away_ns.empty()) {
+    changes.push_back({.name = "ready tasks on any free core", .change = {.zero_placement = true}});
+  }
+  for (const uint32_t kernel : top_kernels(tasks, trace, kernel_count)) {
+    StandardChange change = {.name = fmt::format("{} in half the time", trace.names[kernel])};
+    change.change.kernel_scale.assign(size_t{kernel} + 1, 1.0);
+    change.change.kernel_scale[kernel] = 0.5;
+    changes.push_back(std::move(change));
+  }
+  std::array<bool, kCoreClassCount> has_tasks = {};
+  for (const VirtualTask& task : graph.tasks) {
+    has_tasks[static_cast<size_t>(task.core_class)] = true;
+  }
+  for (size_t kind = 0; kind < kCoreClassCount; ++kind) {
+    if (!has_tasks[kind]) continue;
+    const CoreClass core_class = static_cast<CoreClass>(kind);
+    StandardChange change = {
+        .name = core_class == CoreClass::kAny
+                    ? "twice the cores"
+                    : fmt::format("twice the {} cores", core_class_name(core_class))};
+    change.change.core_counts[kind] = 2 * graph.core_counts[kind];
+    changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
+// The time that the work alone needs: of the class that has most to do for each of its cores.
+int64_t work_bound_ns(const StepTasks& tasks) {
+  std::array<int64_t, kCoreClassCount> work_ns = {};
+  std::array<int64_t, kCoreClassCount> core_counts = {};
+  for (uint32_t core = 0; core < tasks.core_count(); ++core) {
+    ++core_counts[static_cast<size_t>(tasks.core_class(core))];
+  }
+  for (uint32_t task = 0; task < tasks.task_count(); ++task) {
+    work_ns[static_cast<size_t>(tasks.task_class(task))] +=
+        tasks.end_ns(task) - tasks.start_ns(task);
+  }
+  int64_t bound_ns = 0;
+  for (size_t kind = 0; kind < kCoreClassCount; ++kind) {
+    if (core_counts[kind] == 0) continue;
+    bound_ns = std::max(bound_ns, (work_ns[kind] + core_counts[kind] - 1) / core_counts[kind]);
+  }
+  return bound_ns;
+}
+
+}  // namespace
+
+Result<WhatIfResult> replay_tasks(const StepTasks& tasks, const WhatIf& change) {
+  const VirtualGraph graph = GAPLESS_TRY(make_virtual_graph(tasks));
+  return replay_graph(tasks, graph, change);
+}
+
+Result<StandardChanges> standard_changes(const StepTasks& tasks, const Trace& trace,
+                                         uint32_t kernel_count) {
+  const VirtualGraph graph = GAPLESS_TRY(make_virtual_graph(tasks));
+  StandardChanges table;
+  table.recorded_ns = tasks.window_ns();
+  table.replayed_ns = GAPLESS_TRY(replay_graph(tasks, graph, {})).makespan_ns;
+  table.error = static_cast<double>(table.replayed_ns - table.recorded_ns) /
+                static_cast<double>(table.recorded_ns);
+  table.changes = list_changes(tasks, trace, graph, kernel_count);
+  for (StandardChange& row : table.changes) {
+    row.makespan_ns = GAPLESS_TRY(replay_graph(tasks, graph, row.change)).makespan_ns;
+    row.gain = static_cast<double>(table.replayed_ns - row.makespan_ns) /
+               static_cast<double>(table.replayed_ns);
+  }
+  std::stable_sort(
+      table.changes.begin(), table.changes.end(),
+      [](const StandardChange& a, const StandardChange& b) { return a.gain > b.gain; });
+  return table;
+}
+
+Result<Efficiencies> measure_efficiencies(const StepTasks& tasks) {
+  const WhatIfResult replayed = GAPLESS_TRY(
+      replay_tasks(tasks, {.zero_completion = true, .zero_scheduler = true, .zero_handoff = true}));
+  if (replayed.busy_ns == 0) {
+    return fail(ErrorCode::kInvalidInput, "no task ran for any time from {} to {} ns",
+                tasks.window().begin_ns, tasks.window().end_ns);
+  }
+  Efficiencies found;
+  found.makespan_ns = tasks.window_ns();
+  found.zero_overhead_ns = replayed.makespan_ns;
+  found.lower_bound_ns = std::max(static_path(tasks).length_ns, work_bound_ns(tasks));
+  const double lower_bound = static_cast<double>(found.lower_bound_ns);
+  const double zero_overhead = static_cast<double>(found.zero_overhead_ns);
+  found.parallelism = static_cast<double>(replayed.busy_ns) /
+                      (static_cast<double>(tasks.core_count()) * lower_bound);
+  found.schedule = lower_bound / zero_overhead;
+  found.overhead = zero_overhead / static_cast<double>(found.makespan_ns);
+  return found;
+}
+
+}  // namespace gapless

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What-if: the recorded tasks run again in virtual time, with one thing changed.
+//
+// A list scheduler over the recorded graph: recorded run times, recorded order of ready tasks on
+// each kind of core, and per-task overheads taken from the trace (completion seen, dispatch,
+// hand-off). Which core runs a task is decided anew, so that on the unchanged trace it may miss the
+// recorded makespan: its error is part of every answer. Costs a few heap operations a task.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/step_tasks.h"
+#include "base/result.h"
+
+namespace gapless {
+
+// What counts as which overhead, and what is waiting and not overhead, is in virtual_graph.h.
+struct WhatIf {
+  bool zero_completion = false;
+  bool zero_scheduler = false;
+  bool zero_handoff = false;
+  bool zero_submit = false;     // all tasks are submitted when the window begins
+  bool zero_placement = false;  // no free core leaves a ready task of its class to another
+  // Cores of each class; 0: as recorded.
+  std::array<uint32_t, kCoreClassCount> core_counts = {};
+  std::vector<double> kernel_scale = {};  // by name of the trace; empty or missing: 1
+  // Groups of kernels (names of the trace) that become one task: a task is joined to the producer
+  // that it follows (of several the one that ended last) where the producer's kernel is before its
+  // own in the group. The joined task runs on the kind of core of its first part and has the
+  // overheads of one task.
+  std::vector<std::vector<uint32_t>> fused = {};
+};
+
+struct WhatIfResult {
+  int64_t makespan_ns = 0;  // from the window's begin; with the time from the last task to its end
+  int64_t busy_ns = 0;
+  uint32_t task_count = 0;  // fewer than recorded after a fusion
+};
+
+// Error when the tasks have no edges and no order can be known, a scale or a class of cores makes
+// no sense, or a fusion makes a circle.
+Result<WhatIfResult> replay_tasks(const StepTasks& tasks, const WhatIf& change);
+
+// One row of the standard table.
+struct StandardChange {
+  std::string name;  // "no hand-off", "gate_up in half the time", "twice the cube cores"
+  WhatIf change = {};
+  int64_t makespan_ns = 0;
+  double gain = 0.0;  // of the unchanged replay's makespan; below 0: it became slower
+};
+
+struct StandardChanges {
+  int64_t recorded_ns = 0;  // the window
+  int64_t replayed_ns = 0;  // the unchanged replay's makespan
+  // (replayed - recorded) / recorded: what the replay gets wrong before anything is changed.
+  double error = 0.0;
+  std::vector<StandardChange> changes;  // the largest gain first
+};
+
+// Each overhead zero, all of them zero, each of the `kernel_count` kernels with most run time in
+// half the time, and twice the cores of each class that ran something. `trace` is the one that
+// `tasks` was made of. Costs a replay for each row.
+Result<StandardChanges> standard_changes(const StepTasks& tasks, const Trace& trace,
+                                         uint32_t kernel_count = 5);
+
+// work / (n x W_lb) x W_lb / M_0 x M_0 / M: parallelism, schedule and overhead; their product is
+// the share of cores x makespan that is busy.
+struct Efficiencies {
+  double parallelism = 0.0;
+  double schedule = 0.0;
+  double overhead = 0.0;
+  // W_lb: the larger of the longest chain and, of the class that has most to do, work / cores.
+  int64_t lower_bound_ns = 0;
+  int64_t zero_overhead_ns = 0;  // M_0: replayed without completion, scheduler and hand-off time
+  int64_t makespan_ns = 0;       // M: the window
+  double product() const { return parallelism * schedule * overhead; }
+};
+// Error as for replay_tasks, and when nothing ran.
+Result<Efficiencies> measure_efficiencies(const StepTasks& tasks);
+
+}  // namespace gapless
