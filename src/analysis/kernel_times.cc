@@ -49,22 +49,6 @@ Result<void> check_window(const TimeRange& window, size_t lane_count) {
   return {};
 }
 
-// Where each lane of the trace stands in `lanes`; kNoIndex: nowhere.
-Result<std::vector<uint32_t>> places_of(const Trace& trace, const std::vector<uint32_t>& lanes) {
-  std::vector<uint32_t> places(trace.lanes.size(), kNoIndex);
-  for (size_t i = 0; i < lanes.size(); ++i) {
-    if (lanes[i] >= places.size()) {
-      return fail(ErrorCode::kInvalidInput, "lane {} of a trace with {} lanes", lanes[i],
-                  places.size());
-    }
-    if (places[lanes[i]] != kNoIndex) {
-      return fail(ErrorCode::kInvalidInput, "lane {} is named twice", lanes[i]);
-    }
-    places[lanes[i]] = static_cast<uint32_t>(i);
-  }
-  return places;
-}
-
 // What ran inside the window on the lanes that have a place. A run of no length is inside when its
 // time is.
 Gathered gather_runs(const Trace& trace, const TimeRange& window,
@@ -193,6 +177,21 @@ Result<void> describe_kernels(const Trace& trace, std::vector<Run>& runs,
 }
 
 }  // namespace
+
+Result<std::vector<uint32_t>> places_of(const Trace& trace, const std::vector<uint32_t>& lanes) {
+  std::vector<uint32_t> places(trace.lanes.size(), kNoIndex);
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    if (lanes[i] >= places.size()) {
+      return fail(ErrorCode::kInvalidInput, "lane {} of a trace with {} lanes", lanes[i],
+                  places.size());
+    }
+    if (places[lanes[i]] != kNoIndex) {
+      return fail(ErrorCode::kInvalidInput, "lane {} is named twice", lanes[i]);
+    }
+    places[lanes[i]] = static_cast<uint32_t>(i);
+  }
+  return places;
+}
 
 double KernelTimes::average_busy_lanes() const {
   return static_cast<double>(busy_ns) / static_cast<double>(window_ns());

@@ -67,6 +67,10 @@ Result<KernelTimes> kernel_times(const Trace& trace, const KernelTimesOptions& o
 // other on which a task started.
 std::vector<uint32_t> core_lanes(const Trace& trace);
 
+// Where each lane of the trace stands in `lanes`; kNoIndex: nowhere. Error when a lane is not the
+// trace's or named twice.
+Result<std::vector<uint32_t>> places_of(const Trace& trace, const std::vector<uint32_t>& lanes);
+
 // The text of a KernelTime's name.
 std::string_view kernel_name(const Trace& trace, const KernelTime& kernel);
 

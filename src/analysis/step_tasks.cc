@@ -34,22 +34,6 @@ Result<void> check_window(const TimeRange& window, size_t lane_count) {
   return {};
 }
 
-// Where each lane of the trace stands in `lanes`; kNoIndex: nowhere.
-Result<std::vector<uint32_t>> places_of(const Trace& trace, const std::vector<uint32_t>& lanes) {
-  std::vector<uint32_t> places(trace.lanes.size(), kNoIndex);
-  for (size_t i = 0; i < lanes.size(); ++i) {
-    if (lanes[i] >= places.size()) {
-      return fail(ErrorCode::kInvalidInput, "lane {} of a trace with {} lanes", lanes[i],
-                  places.size());
-    }
-    if (places[lanes[i]] != kNoIndex) {
-      return fail(ErrorCode::kInvalidInput, "lane {} is named twice", lanes[i]);
-    }
-    places[lanes[i]] = static_cast<uint32_t>(i);
-  }
-  return places;
-}
-
 std::string_view name_of(const Trace& trace, uint32_t kernel) {
   return kernel == kNoIndex ? "(no name)" : trace.names[kernel];
 }
