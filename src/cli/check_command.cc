@@ -235,10 +235,6 @@ Result<void> compare(const CheckArguments& arguments, Check& check) {
   return {};
 }
 
-void add_fact(std::string& text, std::string_view key, std::string_view value) {
-  text += fmt::format("{:<16}{}\n", key, value);
-}
-
 // The first bytes of a prompt, whole characters only.
 std::string shortened(const std::string& text) {
   if (text.size() <= kShownPromptBytes) return printable(text);

@@ -367,8 +367,8 @@ RunCommand define_generate(CLI::App& command) {
   command.footer(
       "One prompt: its text is written as it is made. Several are generated together and written\n"
       "at the end. How long it took goes to standard error. Without --temperature, --top-k and\n"
-      "--top-p the checkpoint's generation_config.json decides; without one the most likely token\n"
-      "is taken.\n"
+      "--top-p the checkpoint's generation_config.json decides; without one, or where it does not\n"
+      "say do_sample, the most likely token is taken, and its top_k and top_p do not count.\n"
       "\n"
       "Examples:\n"
       "  gapless generate Qwen3-0.6B --chat -p 'Why is the sky blue?'\n"

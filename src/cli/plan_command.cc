@@ -55,11 +55,6 @@ struct MatmulArguments {
   bool json = false;
 };
 
-// Facts are "key  value" lines with the key in the first 16 columns.
-void add_fact(std::string& text, std::string_view key, std::string_view value) {
-  text += fmt::format("{:<16}{}\n", key, value);
-}
-
 std::string size_text(int64_t bytes) { return format_bytes(static_cast<uint64_t>(bytes)); }
 
 std::string exact_size_text(int64_t bytes) {

@@ -17,6 +17,7 @@
 #include "model/model_config.h"
 #include "model/quantize.h"
 #include "report/quantity.h"
+#include "report/text_table.h"
 
 namespace gapless {
 namespace {
@@ -31,11 +32,6 @@ struct QuantizeArguments {
   bool force = false;
   bool json = false;
 };
-
-// Facts are "key  value" lines with the key in the first 16 columns.
-void add_fact(std::string& text, std::string_view key, std::string_view value) {
-  text += fmt::format("{:<16}{}\n", key, value);
-}
 
 std::string size_text(int64_t bytes) { return format_bytes(static_cast<uint64_t>(bytes)); }
 

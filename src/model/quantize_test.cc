@@ -13,6 +13,8 @@
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "model/checkpoint_test_support.h"
 #include "model/safetensors_writer.h"
@@ -259,6 +261,30 @@ TEST(Quantize, WritesOverNothingUnlessToldTo) {
   EXPECT_EQ(quantize(copy.folder(), {.folder = file, .replace = true}),
             file + ": is there and is not a folder");
   EXPECT_EQ(quantize(copy.folder(), {.folder = ""}), "'': is no name of a folder");
+}
+
+// The number of a process that was here and is no more.
+pid_t ended_process() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  return child;
+}
+
+TEST(Quantize, RemovesWhatAKilledProcessLeft) {
+  const CheckpointCopy copy("bf16-gqa4");
+  const std::string out = copy.path("out");
+  const std::string left = fmt::format("{}.tmp{}", out, ended_process());
+  const std::string alive = fmt::format("{}.tmp{}", out, ::getppid());
+  const std::string other = out + ".tmp12x";
+  for (const std::string& folder : {left, alive, other}) {
+    fs::create_directory(folder);
+    ASSERT_TRUE(write_text_file(folder + "/part", "x"));
+  }
+  ASSERT_EQ(quantize(copy.folder(), {.folder = out}), "(no error)");
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_TRUE(fs::exists(alive + "/part")) << "somebody writes there";
+  EXPECT_TRUE(fs::exists(other + "/part")) << "not one of ours";
 }
 
 TEST(Quantize, NeverWritesOverItsSource) {

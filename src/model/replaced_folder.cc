@@ -2,13 +2,19 @@
 
 #include "model/replaced_folder.h"
 
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include "base/decimal.h"
 #include "base/file.h"
 
 namespace gapless {
@@ -49,6 +55,25 @@ Result<void> check_target(const fs::path& path, const ReplacedFolderOptions& opt
   return {};
 }
 
+// Folders that processes left which were killed: the names that begin() makes, with the number of a
+// process that is no more.
+void remove_abandoned(const fs::path& path) {
+  const std::string prefix = path.filename().string() + ".tmp";
+  std::error_code error;
+  std::vector<fs::path> abandoned;
+  for (fs::directory_iterator at(path.parent_path(), error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    const std::optional<int64_t> process = parse_decimal(name.substr(prefix.size()), 0);
+    if (!process || *process <= 0 || *process > INT32_MAX) continue;
+    if (fmt::format("{}{}", prefix, *process) != name) continue;
+    if (::kill(static_cast<pid_t>(*process), 0) != 0 && errno == ESRCH)
+      abandoned.push_back(at->path());
+  }
+  for (const fs::path& folder : abandoned) fs::remove_all(folder, error);
+}
+
 }  // namespace
 
 ReplacedFolder::ReplacedFolder(std::string path, std::string temporary_path, bool may_replace)
@@ -74,6 +99,7 @@ Result<ReplacedFolder> ReplacedFolder::begin(const ReplacedFolderOptions& option
   if (!path.has_filename()) path = path.parent_path();  // "out/"
   GAPLESS_TRY(check_target(path, options));
   std::string temporary = fmt::format("{}.tmp{}", path.string(), ::getpid());
+  remove_abandoned(path);
   fs::remove_all(temporary, error);  // of a process that was killed and had our number
   GAPLESS_TRY(make_directories(temporary));
   return ReplacedFolder(path.string(), std::move(temporary), options.replace);

@@ -22,7 +22,8 @@ class ReplacedFolder {
   static Result<ReplacedFolder> begin(const ReplacedFolderOptions& options);
   ReplacedFolder(ReplacedFolder&& other) noexcept;
   ReplacedFolder& operator=(ReplacedFolder&&) = delete;
-  // Without commit() nothing is left, and what was in place stays.
+  // Without commit() nothing is left, and what was in place stays. What a process leaves that is
+  // killed, the next begin() for the same folder removes.
   ~ReplacedFolder();
 
   // Where to write.

@@ -14,9 +14,8 @@
 namespace gapless {
 namespace {
 
-// Facts are "key  value" lines with the key in the first 12 columns.
-void add_fact(std::string& text, std::string_view key, std::string_view value) {
-  text += fmt::format("{:<12}{}\n", key, value);
+void add_line(std::string& text, std::string_view key, std::string_view value) {
+  add_fact(text, key, value, 12);
 }
 
 std::string ms_text(double seconds) { return fmt::format("{:.2f} ms", seconds * 1e3); }
@@ -101,10 +100,10 @@ void add_limits(std::string& text, const ProfileResult& result) {
     bytes += fmt::format(", {} of what this machine reads",
                          format_share(rate / result.limits->read_bytes_per_s));
   }
-  add_fact(text, "bytes", bytes);
-  add_fact(text, "operations", operations);
+  add_line(text, "bytes", bytes);
+  add_line(text, "operations", operations);
   if (result.limits)
-    add_fact(
+    add_line(
         text, "limit",
         fmt::format("{} kernel by kernel, the larger of bytes and operations: the step "
                     "reaches {}",
@@ -165,37 +164,37 @@ void add_kernel_table(std::string& text, const ProfileResult& result) {
 
 std::string profile_text(const ProfileSubject& subject, const ProfileResult& result) {
   std::string text;
-  add_fact(
+  add_line(
       text, "model",
       fmt::format("{}, {} of {} layers{}, {}", subject.model, result.layers, subject.model_layers,
                   result.has_head ? " with embedding and head" : "", subject.dtype));
-  add_fact(text, "machine", machine_text(subject, result));
-  add_fact(text, "batch", batch_text(subject));
-  add_fact(text, "fused", fusions_text(subject.fusions));
-  add_fact(text, "checked",
+  add_line(text, "machine", machine_text(subject, result));
+  add_line(text, "batch", batch_text(subject));
+  add_line(text, "fused", fusions_text(subject.fusions));
+  add_line(text, "checked",
            result.validation ? checked_text(*result.validation) : "nothing (--no-validate)");
-  add_fact(text, "step", step_text(result));
-  add_fact(text, "tpot", tpot_text(subject, result));
+  add_line(text, "step", step_text(result));
+  add_line(text, "tpot", tpot_text(subject, result));
   add_limits(text, result);
-  add_fact(text, "tasks", tasks_text(result));
+  add_line(text, "tasks", tasks_text(result));
   if (!result.kernels) return text;
-  add_fact(text, "cores",
+  add_line(text, "cores",
            fmt::format("{:.3f} of {} busy with tasks, on average", result.average_busy_cores,
                        result.kernels->lanes.size()));
-  add_fact(text, "recorder",
+  add_line(text, "recorder",
            fmt::format("{} with it ({:+.2f} %): {} events of {:.1f} ns, {} dropped",
                        ms_text(result.recorded.median()), result.recorder_cost() * 100.0,
                        thousands(static_cast<int64_t>(result.recording.event_count)),
                        result.recording.ns_per_event, result.recording.dropped_count));
   if (result.recording.dropped_count > 0)
-    add_fact(text, "note",
+    add_line(text, "note",
              fmt::format("{} events were lost: cores and the table are of what is left",
                          result.recording.dropped_count));
   add_kernel_table(text, result);
   text += "\n";
-  if (!subject.trace_path.empty()) add_fact(text, "trace", subject.trace_path);
+  if (!subject.trace_path.empty()) add_line(text, "trace", subject.trace_path);
   if (!subject.perfetto_path.empty())
-    add_fact(text, "perfetto", subject.perfetto_path + "  (drop it on https://ui.perfetto.dev)");
+    add_line(text, "perfetto", subject.perfetto_path + "  (drop it on https://ui.perfetto.dev)");
   return text;
 }
 

@@ -221,7 +221,8 @@ Result<StepReport> make_step_report(const Trace& trace, const std::string& sourc
   for (const KernelTime& kernel : report.kernels.kernels)
     report.kernel_names.emplace_back(kernel_name(trace, kernel));
   for (const uint32_t lane : lanes) report.core_names.push_back(trace.lanes[lane].name);
-  const StepTasks tasks = GAPLESS_TRY(StepTasks::create(trace, window, lanes));
+  report.tasks = GAPLESS_TRY(StepTasks::create(trace, window, lanes));
+  const StepTasks& tasks = *report.tasks;
   report.edge_count = tasks.edge_count();
   for (uint32_t task = 0; task < tasks.task_count(); ++task)
     report.task_rows.push_back(tasks.row(task));

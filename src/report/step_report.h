@@ -57,6 +57,7 @@ struct StepReport {
   BubblePartition bubbles;
   std::vector<std::string> core_names;
   std::vector<uint32_t> task_rows;  // of the trace, by task of the step
+  std::optional<StepTasks> tasks;   // always there in a report that was made
   TaskOverhead overhead;
   CriticalPath path;
   std::vector<KernelTime> path_kernels;  // run time on the path by kernel, the largest first

@@ -15,11 +15,6 @@ std::string share_text(int64_t part, int64_t whole) {
   return format_share(whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole));
 }
 
-// Facts are "key  value" lines with the key in the first 16 columns.
-void add_fact(std::string& text, std::string_view key, std::string_view value) {
-  text += fmt::format("{:<16}{}\n", key, value);
-}
-
 std::string step_text(const StepReport& report) {
   std::string text = fmt::format("{}", format_duration(report.kernels.window_ns()));
   if (report.step_count == 1) return text;

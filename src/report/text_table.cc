@@ -40,6 +40,10 @@ std::string align_columns(const std::vector<TableRow>& rows, std::string_view al
   return text;
 }
 
+void add_fact(std::string& text, std::string_view key, std::string_view value, int column) {
+  text += fmt::format("{:<{}}{}\n", key, column, value);
+}
+
 std::string printable(std::string_view text) {
   std::string result;
   for (const char c : text) {

@@ -17,6 +17,11 @@ using TableRow = std::vector<std::string>;
 std::string align_columns(const std::vector<TableRow>& rows, std::string_view alignment,
                           std::string_view indent = "");
 
+// Facts are "key  value" lines with the values in one column.
+inline constexpr int kFactColumn = 16;
+void add_fact(std::string& text, std::string_view key, std::string_view value,
+              int column = kFactColumn);
+
 // The text without what would break a line or steer a terminal: control characters become \xNN.
 std::string printable(std::string_view text);
 

@@ -20,11 +20,11 @@ namespace {
 // Findings of one code beyond this are counted, not listed: 77 lanes often have the same to say.
 constexpr uint64_t kFindingsShownPerCode = 8;
 
-void add_fact(std::string& text, std::string_view key, std::string_view value) {
-  text += fmt::format("{:<16}{}\n", printable(key), printable(value));
+void add_text(std::string& text, std::string_view key, std::string_view value) {
+  add_fact(text, printable(key), printable(value));
 }
 
-void add_fact(std::string& text, std::string_view key, uint64_t count) {
+void add_number(std::string& text, std::string_view key, uint64_t count) {
   add_fact(text, key, std::to_string(count));
 }
 
@@ -37,63 +37,63 @@ bool is_headline(std::string_view key) {
 }
 
 void add_provenance(std::string& text, const TraceInfo& info) {
-  add_fact(text, "format", info.format);
+  add_text(text, "format", info.format);
   for (const Property& property : info.properties) {
-    if (is_headline(property.key)) add_fact(text, property.key, property.value);
+    if (is_headline(property.key)) add_text(text, property.key, property.value);
   }
   for (const Property& property : info.properties) {
     if (is_headline(property.key)) continue;
     if (info.recorder_cost && property.key.starts_with("recorder.")) continue;  // has its own line
-    add_fact(text, "property", fmt::format("{} = {}", property.key, property.value));
+    add_text(text, "property", fmt::format("{} = {}", property.key, property.value));
   }
 }
 
 void add_clock(std::string& text, const TraceInfo& info) {
   const ClockInfo& clock = info.clock;
-  add_fact(text, "clock", clock_source_name(clock.source));
+  add_text(text, "clock", clock_source_name(clock.source));
   if (clock.source != ClockSource::kNanoseconds) {
-    add_fact(text, "clock rate", fmt::format("{} Hz", clock.ticks_per_second));
-    add_fact(text, "clock invariant", clock.invariant ? "yes" : "no");
-    add_fact(text, "clock anchors", clock.anchor_count);
+    add_text(text, "clock rate", fmt::format("{} Hz", clock.ticks_per_second));
+    add_text(text, "clock invariant", clock.invariant ? "yes" : "no");
+    add_number(text, "clock anchors", clock.anchor_count);
   }
   if (clock.drift_ppm) {
-    add_fact(text, "clock drift",
+    add_text(text, "clock drift",
              fmt::format("{:+.3f} ppm, anchors against the nominal rate", *clock.drift_ppm));
   }
-  if (info.start_since_1970_ns) add_fact(text, "start", format_utc(*info.start_since_1970_ns));
-  add_fact(
+  if (info.start_since_1970_ns) add_text(text, "start", format_utc(*info.start_since_1970_ns));
+  add_text(
       text, "wall",
       fmt::format("{} ({} ns, first to last time)", format_duration(info.wall_ns), info.wall_ns));
 }
 
 void add_totals(std::string& text, const TraceInfo& info) {
-  add_fact(text, "devices", info.devices.size());
+  add_number(text, "devices", info.devices.size());
   for (const Device& device : info.devices) {
-    add_fact(text, "device", fmt::format("{} (number {})", device.name, device.number));
+    add_text(text, "device", fmt::format("{} (number {})", device.name, device.number));
   }
-  add_fact(text, "lanes", info.lanes.size());
-  add_fact(text, "spans", info.span_count);
-  add_fact(text, "tasks", info.task_count);
+  add_number(text, "lanes", info.lanes.size());
+  add_number(text, "spans", info.span_count);
+  add_number(text, "tasks", info.task_count);
   for (size_t time = 0; time < kTaskTimeCount && info.task_count > 0; ++time) {
     const uint64_t count = info.task_time_count[time];
     const double share = static_cast<double>(count) / static_cast<double>(info.task_count);
-    add_fact(text, fmt::format("task {}", task_time_name(static_cast<TaskTime>(time))),
+    add_text(text, fmt::format("task {}", task_time_name(static_cast<TaskTime>(time))),
              fmt::format("{} ({})", count, format_share(share)));
   }
-  add_fact(text, "edges", info.edge_count);
-  add_fact(text, "counters", info.counter_count);
-  add_fact(text, "instants", info.instant_count);
-  add_fact(text, "flows",
+  add_number(text, "edges", info.edge_count);
+  add_number(text, "counters", info.counter_count);
+  add_number(text, "instants", info.instant_count);
+  add_text(text, "flows",
            fmt::format("{} points, {} pairs", info.flow_point_count, info.flow_pair_count));
-  add_fact(text, "dropped", info.dropped_count);
-  add_fact(text, "memory",
+  add_number(text, "dropped", info.dropped_count);
+  add_text(text, "memory",
            fmt::format("{} (in memory, once read)", format_bytes(info.model_bytes)));
 }
 
 void add_recorder_cost(std::string& text, const TraceInfo& info) {
   if (!info.recorder_cost) return;
   const RecorderCost& cost = *info.recorder_cost;
-  add_fact(text, "recorder cost",
+  add_text(text, "recorder cost",
            fmt::format("{} events x {:.1f} ns = {}, {} of {} {} x wall", cost.event_count,
                        cost.ns_per_event, format_duration(static_cast<int64_t>(cost.cost_ns)),
                        format_share(cost.share), cost.writer_count,
@@ -148,16 +148,16 @@ void add_name_table(std::string& text, const TraceInfo& info, size_t top_names) 
 
 void add_findings(std::string& text, const TraceInfo& info) {
   text += '\n';
-  add_fact(text, "findings", info.findings.size());
+  add_number(text, "findings", info.findings.size());
   std::map<std::string, uint64_t> count_of_code;
   for (const Finding& finding : info.findings) {
     if (++count_of_code[finding.code] > kFindingsShownPerCode) continue;
-    add_fact(text, "finding",
+    add_text(text, "finding",
              fmt::format("{} {}: {}", severity_name(finding.severity), finding.code, finding.text));
   }
   for (const auto& [code, count] : count_of_code) {
     if (count <= kFindingsShownPerCode) continue;
-    add_fact(text, "finding",
+    add_text(text, "finding",
              fmt::format("{} more of {} (--json lists them)", count - kFindingsShownPerCode, code));
   }
 }
