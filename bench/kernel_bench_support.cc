@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/mix_bits.h"
 
 namespace gapless {
 namespace {
@@ -62,11 +63,9 @@ Row& expect_ratio_at_least(Row& row, double bound) {
 }
 
 uint64_t RandomBits::next() {
-  state_ += 0x9e3779b97f4a7c15u;
-  uint64_t z = state_;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
+  const uint64_t bits = mix_bits(state_);
+  state_ += kMixIncrement;
+  return bits;
 }
 
 float RandomBits::next_float() {

@@ -13,6 +13,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "analysis/bootstrap.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
 #include "kernels/packed_rows.h"
@@ -169,21 +170,24 @@ struct DualLine {
 
 std::string dual_text(const std::string& subject, const std::vector<DualLine>& lines) {
   std::vector<TableRow> rows = {{"DTYPE", "BATCH", "CTX", "DUAL TASKS", "TWO TASKS", "DUAL MS",
-                                 "TWO MS", "TWO / DUAL", "QUARTILES"}};
-  for (const DualLine& line : lines)
+                                 "TWO MS", "TWO / DUAL", "95 %", "QUARTILES"}};
+  for (const DualLine& line : lines) {
+    const Interval ratio = bootstrap_median(line.times.ratios);
     rows.push_back(
         {line.dtype, std::to_string(line.batch), std::to_string(line.context),
          std::to_string(line.dual_tasks), std::to_string(line.apart_tasks),
          fmt::format("{:.2f}", line.times.first.median() * 1e3),
          fmt::format("{:.2f}", line.times.second.median() * 1e3),
-         fmt::format("{:.3f}", line.times.ratio_at(0.5)),
+         fmt::format("{:.4f}", ratio.value), fmt::format("{:.4f}..{:.4f}", ratio.low, ratio.high),
          fmt::format("{:.3f}..{:.3f}", line.times.ratio_at(0.25), line.times.ratio_at(0.75))});
-  return subject + "\n\n" + align_columns(rows, "lrrrrrrrr");
+  }
+  return subject + "\n\n" + align_columns(rows, "lrrrrrrrrr");
 }
 
 std::string dual_json(const std::string& subject, const std::vector<DualLine>& lines) {
   Json json = {{"subject", subject}, {"dual_gate_up", Json::array()}};
-  for (const DualLine& line : lines)
+  for (const DualLine& line : lines) {
+    const Interval ratio = bootstrap_median(line.times.ratios);
     json["dual_gate_up"].push_back(
         {{"dtype", line.dtype},
          {"batch", line.batch},
@@ -192,8 +196,10 @@ std::string dual_json(const std::string& subject, const std::vector<DualLine>& l
          {"two_matmul_tasks", line.apart_tasks},
          {"dual_s", line.times.first.seconds},
          {"two_matmul_s", line.times.second.seconds},
-         {"ratio_median", line.times.ratio_at(0.5)},
+         {"ratio_median", ratio.value},
+         {"ratio_interval_95", {ratio.low, ratio.high}},
          {"ratio_quartiles", {line.times.ratio_at(0.25), line.times.ratio_at(0.75)}}});
+  }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/mix_bits.h"
 #include "kernels/sampling_levels.h"
 
 namespace gapless {
@@ -22,12 +23,6 @@ int64_t find_above(CpuLevel level, std::span<const float> logits, int64_t begin,
 #endif
   static_cast<void>(level);
   return portable::find_above(logits.data(), begin, count, threshold);
-}
-
-uint64_t mix(uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
-  return value ^ (value >> 31);
 }
 
 // The candidates that top_k and the end of the list leave.
@@ -149,9 +144,7 @@ Result<void> check_sampling(const SamplingOptions& options) {
 }
 
 double uniform_draw(uint64_t seed, uint64_t sequence, uint64_t step) {
-  constexpr uint64_t kIncrement = 0x9e3779b97f4a7c15u;
-  const uint64_t bits =
-      mix(mix(mix(seed + kIncrement) + sequence + kIncrement) + step + kIncrement);
+  const uint64_t bits = mix_bits(mix_bits(mix_bits(seed) + sequence) + step);
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
 }
 

@@ -59,8 +59,7 @@ Result<int32_t> sample(std::span<const Candidate> candidates, const SamplingOpti
                        uint64_t sequence, uint64_t step);
 
 // The random number behind a draw, in [0, 1) with 53 bits: a function of its arguments and nothing
-// else. mix() is the finalizer of splitmix64 and g its odd increment 0x9e3779b97f4a7c15:
-//   mix(mix(mix(seed + g) + sequence + g) + step + g) >> 11, times 2^-53
+// else, mix_bits(mix_bits(mix_bits(seed) + sequence) + step) >> 11, times 2^-53 (base/mix_bits.h).
 double uniform_draw(uint64_t seed, uint64_t sequence, uint64_t step);
 
 }  // namespace gapless

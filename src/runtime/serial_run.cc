@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 
 #include "base/check.h"
+#include "base/mix_bits.h"
 #include "graph/task_context.h"
 #include "runtime/shadow.h"
 
@@ -22,11 +23,9 @@ class RandomNumbers {
  public:
   explicit RandomNumbers(uint64_t seed) : state_(seed) {}
   uint64_t next() {
-    state_ += 0x9e3779b97f4a7c15;
-    uint64_t value = state_;
-    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-    value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-    return value ^ (value >> 31);
+    const uint64_t bits = mix_bits(state_);
+    state_ += kMixIncrement;
+    return bits;
   }
   size_t below(size_t limit) { return static_cast<size_t>(next() % limit); }
 

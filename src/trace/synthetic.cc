@@ -10,6 +10,7 @@
 
 #include <fmt/core.h>
 
+#include "base/mix_bits.h"
 #include "trace/trace_builder.h"
 
 namespace gapless {
@@ -29,11 +30,9 @@ class Random {
 
  private:
   uint64_t next() {
-    state_ += 0x9e3779b97f4a7c15;
-    uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
+    const uint64_t bits = mix_bits(state_);
+    state_ += kMixIncrement;
+    return bits;
   }
 
   uint64_t state_;
