@@ -95,6 +95,7 @@ inline namespace trace_off {
 [[gnu::always_inline]] inline LaneId thread_lane() { return {}; }
 [[gnu::always_inline]] inline void name_thread(std::string_view) {}
 [[gnu::always_inline]] inline void rename_lane(LaneId, std::string_view) {}
+[[gnu::always_inline]] inline void set_property(std::string_view, std::string_view) {}
 [[gnu::always_inline]] inline void span_begin(NameId, uint32_t = kNoValue) {}
 [[gnu::always_inline]] inline void span_begin(LaneId, NameId, uint32_t = kNoValue) {}
 [[gnu::always_inline]] inline void span_end() {}
@@ -113,6 +114,7 @@ inline namespace trace_off {
 [[gnu::always_inline]] inline void flow_in(LaneId, uint32_t) {}
 [[gnu::always_inline]] inline void task_event(TaskTime, LaneId, uint32_t, NameId = {}) {}
 [[gnu::always_inline]] inline void task_edge(uint32_t, uint32_t, EdgeKind = EdgeKind::kData) {}
+[[gnu::always_inline]] inline void task_cost(uint32_t, uint64_t, uint64_t) {}
 
 struct ScopedSpan {
   [[gnu::always_inline]] explicit ScopedSpan(NameId, uint32_t = kNoValue) {}
@@ -144,6 +146,10 @@ LaneId add_lane(const LaneSpec& spec);
 LaneId thread_lane();
 void name_thread(std::string_view name);
 void rename_lane(LaneId lane, std::string_view name);
+// What a reader of the trace should know: "model" is "Qwen3-14B". For this recording and later
+// ones; the last value of a key holds. Texts are cut at 4,096 bytes, keys also at a zero byte; an
+// empty key is no property.
+void set_property(std::string_view key, std::string_view value);
 
 // ---- The hot path.
 
@@ -175,11 +181,17 @@ class Writer {
     store(ticks << kKindBits | static_cast<uint64_t>(kind),
           uint64_t{value} | uint64_t{name.id} << 32 | uint64_t{lane.id} << 48);
   }
-  // For what carries no time: the value of a counter.
+  // For what carries no time: the value of a counter, the flops of a task.
   void write_untimed(RecordKind kind, uint64_t tail) { store(static_cast<uint64_t>(kind), tail); }
   void write_edge(uint32_t producer, uint32_t consumer, EdgeKind kind) {
     store(static_cast<uint64_t>(kind) << kKindBits | static_cast<uint64_t>(RecordKind::kEdge),
           uint64_t{consumer} | uint64_t{producer} << 32);
+  }
+  void write_cost(uint32_t task, uint64_t bytes, uint64_t flops) {
+    const uint64_t limited = bytes < kMaxTaskCost ? bytes : kMaxTaskCost;
+    store(limited << kKindBits | static_cast<uint64_t>(RecordKind::kTaskCost),
+          uint64_t{task} | uint64_t{kNoName} << 32 | uint64_t{kNoLane} << 48);
+    write_untimed(RecordKind::kPayload, flops < kMaxTaskCost ? flops : kMaxTaskCost);
   }
 
   LaneId lane() const { return lane_; }
@@ -291,6 +303,11 @@ inline void task_event(TaskTime time, LaneId core, uint32_t task, NameId kernel 
 // `consumer` waits for `producer`.
 inline void task_edge(uint32_t producer, uint32_t consumer, EdgeKind kind = EdgeKind::kData) {
   if (Writer* w = thread_writer()) w->write_edge(producer, consumer, kind);
+}
+// What the task reads and writes in memory, and what it computes. Takes two records and no clock
+// read. Best once a task, at any time; the last one holds.
+inline void task_cost(uint32_t task, uint64_t bytes, uint64_t flops) {
+  if (Writer* w = thread_writer()) w->write_cost(task, bytes, flops);
 }
 
 // A span as long as a block.

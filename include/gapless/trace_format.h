@@ -30,7 +30,8 @@ enum class RecordKind : uint8_t {
   kPayload = 6,  // eight raw bytes for the record before it; carries no time
   kFlowOut = 7,
   kFlowIn = 8,
-  kEdge = 9,  // task `name | lane << 16` produces for task `value`; EdgeKind instead of ticks
+  kEdge = 9,       // task `name | lane << 16` produces for task `value`; EdgeKind instead of ticks
+  kTaskCost = 10,  // bytes of task `value` instead of ticks; the kPayload that follows: flops
   kTaskSubmit = 16,
   kTaskReady = 17,
   kTaskDispatch = 18,
@@ -62,6 +63,8 @@ inline constexpr int kEdgeKindCount = 3;
 
 inline constexpr int kKindBits = 5;
 inline constexpr uint64_t kKindMask = (1u << kKindBits) - 1;
+// Bytes or flops of a task: what fits where ticks are. A larger number is taken as this one.
+inline constexpr uint64_t kMaxTaskCost = (uint64_t{1} << (64 - kKindBits)) - 1;
 inline constexpr uint32_t kNoValue = 0xffffffff;
 inline constexpr uint16_t kNoName = 0xffff;
 inline constexpr uint16_t kNoLane = 0xffff;

@@ -40,6 +40,7 @@ struct GraphTask {
   uint32_t scope = 0;  // index of Graph::scopes
   Predicate predicate = {};
   CostHint cost = {};
+  const std::vector<CostHint>* block_costs = nullptr;  // as in TaskSpec
 };
 
 struct GraphBuffer {

@@ -255,6 +255,7 @@ Result<TaskId> GraphBuilder::add_task(const TaskSpec& spec) {
   added.scope = open_scopes_.back();
   added.predicate = spec.predicate;
   added.cost = spec.cost;
+  added.block_costs = spec.block_costs;
   graph_.arguments.insert(graph_.arguments.end(), spec.arguments.begin(), spec.arguments.end());
   graph_.scalars.insert(graph_.scalars.end(), spec.scalars.begin(), spec.scalars.end());
 

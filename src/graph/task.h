@@ -125,6 +125,9 @@ struct TaskSpec {
   std::span<const TaskId> after = {};  // explicit edges
   Predicate predicate = {};
   CostHint cost = {};  // of all blocks together
+  // For a cost that changes from step to step: one a block, read when a recorded step has run the
+  // block, in place of `cost`. Must stay as long as the task may run, with block_count entries.
+  const std::vector<CostHint>* block_costs = nullptr;
 };
 inline constexpr int kMaxArguments = 32;
 inline constexpr int kMaxScalars = 16;

@@ -102,6 +102,7 @@ class StepGraphBuilder {
     std::span<const Argument> arguments;
     int block_count = 1;
     CostHint cost = {};
+    const std::vector<CostHint>* block_costs = nullptr;
   };
   Result<void> add(const NewTask& task) {
     const std::string name(task.name);
@@ -114,7 +115,8 @@ class StepGraphBuilder {
                                    .arguments = task.arguments,
                                    .scalars = {task.scalars.begin(), task.scalars.size()},
                                    .block_count = task.block_count,
-                                   .cost = task.cost}));
+                                   .cost = task.cost,
+                                   .block_costs = task.block_costs}));
     return {};
   }
 
@@ -123,12 +125,15 @@ class StepGraphBuilder {
   Result<void> add_blocks(LayerKernel kernel, KernelFunction run, const Job& job,
                           std::initializer_list<Argument> arguments) {
     const KernelPlan& plan = *plan_.find(kernel);
-    return add({.name = plan.name,
-                .run = run,
-                .scalars = {pointer_to(job)},
-                .arguments = {arguments.begin(), arguments.size()},
-                .block_count = plan.task_count,
-                .cost = {.bytes = plan.bytes, .flops = plan.flops}});
+    return add(
+        {.name = plan.name,
+         .run = run,
+         .scalars = {pointer_to(job)},
+         .arguments = {arguments.begin(), arguments.size()},
+         .block_count = plan.task_count,
+         .cost = {.bytes = plan.bytes, .flops = plan.flops},
+         // Its lengths are the step's, not the graph's.
+         .block_costs = kernel == LayerKernel::kAttention ? &model_.state.block_costs : nullptr});
   }
 
   Result<PackedInput> add_pack(LayerKernel kernel, const View& x, const float* gamma) {

@@ -19,10 +19,27 @@ bool has_more(const BlockLoad& a, const BlockLoad& b) {
   return a.cost != b.cost ? a.cost > b.cost : a.block > b.block;
 }
 
-int64_t cost_of(const AttentionItem& item, std::span<const int32_t> lengths, int chunk_tokens) {
+int64_t tokens_of(const AttentionItem& item, std::span<const int32_t> lengths, int chunk_tokens) {
   const int64_t length = lengths[static_cast<size_t>(item.sequence)];
-  return attention_item_cost(
-      std::min<int64_t>(chunk_tokens, length - int64_t{item.chunk} * chunk_tokens));
+  return std::min<int64_t>(chunk_tokens, length - int64_t{item.chunk} * chunk_tokens);
+}
+
+// Every item reads tokens of one head; all of them together are what the plan says.
+void set_block_costs(const AttentionPlan& plan, std::span<const int32_t> block_of, int block_count,
+                     int chunk_tokens, StepState& state) {
+  state.block_costs.assign(static_cast<size_t>(block_count), {});
+  int64_t token_count = 0;
+  for (const AttentionItem& item : plan.items)
+    token_count += tokens_of(item, state.lengths, chunk_tokens);
+  if (token_count == 0) return;
+  const int64_t bytes = plan.kv_bytes / token_count;
+  const int64_t flops = static_cast<int64_t>(plan.flops) / token_count;
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    CostHint& cost = state.block_costs[static_cast<size_t>(block_of[i])];
+    const int64_t tokens = tokens_of(plan.items[i], state.lengths, chunk_tokens);
+    cost.bytes += tokens * bytes;
+    cost.flops += tokens * flops;
+  }
 }
 
 }  // namespace
@@ -39,13 +56,15 @@ Result<AttentionPlan> plan_step_attention(const AttentionProblem& problem, int b
   for (size_t i = 0; i < plan.items.size(); ++i) {
     std::pop_heap(loads.begin(), loads.end(), has_more);
     BlockLoad& least = loads.back();
-    least.cost += cost_of(plan.items[i], state.lengths, problem.chunk_tokens);
+    least.cost +=
+        attention_item_cost(tokens_of(plan.items[i], state.lengths, problem.chunk_tokens));
     block_of[i] = least.block;
     ++state.block_begins[static_cast<size_t>(least.block) + 1];
     std::push_heap(loads.begin(), loads.end(), has_more);
   }
   for (size_t block = 1; block < state.block_begins.size(); ++block)
     state.block_begins[block] += state.block_begins[block - 1];
+  set_block_costs(plan, block_of, block_count, problem.chunk_tokens, state);
   std::vector<int32_t> next(state.block_begins.begin(), state.block_begins.end() - 1);
   state.items.resize(plan.items.size());
   for (size_t i = 0; i < plan.items.size(); ++i) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "graph/task.h"
 #include "kernels/attention.h"
 #include "kernels/attention_plan.h"
 
@@ -26,6 +27,7 @@ struct StepState {
   std::vector<AttentionItem> items;
   std::vector<int32_t> block_begins;
   std::vector<int64_t> first_partial;
+  std::vector<CostHint> block_costs;  // of the attention, by block: pages read, multiply-adds
 
   // The page and the place in it of a row's own token.
   int32_t page_of(int64_t row, int page_tokens) const {

@@ -110,6 +110,19 @@ void fill_lists(const Graph& graph, ReplayPlan& plan) {
   plan.end_count = plan.lists[0].user_count;
 }
 
+void fill_costs(const Graph& graph, ReplayPlan& plan) {
+  const bool any_known = std::any_of(
+      graph.tasks.begin(), graph.tasks.end(),
+      [](const GraphTask& task) { return is_known(task.cost) || task.block_costs != nullptr; });
+  if (!any_known) return;
+  plan.costs.reserve(graph.tasks.size());
+  plan.block_costs.reserve(graph.tasks.size());
+  for (const GraphTask& task : graph.tasks) {
+    plan.costs.push_back(task.cost);
+    plan.block_costs.push_back(task.block_costs);
+  }
+}
+
 }  // namespace
 
 Result<ReplayPlan> make_replay_plan(const Graph& graph, const Scheduler& scheduler) {
@@ -125,6 +138,7 @@ Result<ReplayPlan> make_replay_plan(const Graph& graph, const Scheduler& schedul
   ReplayPlan plan;
   fill_tasks(graph, scheduler, plan);
   fill_lists(graph, plan);
+  fill_costs(graph, plan);
   for (size_t i = 0; i < graph.kernels.size(); ++i) {
     const std::string& name = graph.kernels[KernelId{static_cast<uint16_t>(i)}].name;
     plan.names.push_back(intern_name(name));

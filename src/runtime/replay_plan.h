@@ -58,9 +58,12 @@ struct ReplayPlan {
   std::vector<QueueLink> links;
   std::vector<SuccessorList> lists;
   std::vector<uint32_t> successors;
-  std::vector<EdgeKind> kinds;     // of the edges to them
-  std::vector<uint32_t> roots;     // tasks without producers, the best first
-  std::vector<NameId> names;       // of kernels, for the recorder
+  std::vector<EdgeKind> kinds;  // of the edges to them
+  std::vector<uint32_t> roots;  // tasks without producers, the best first
+  // Of tasks, for the recorder; empty when no task has one.
+  std::vector<CostHint> costs;
+  std::vector<const std::vector<CostHint>*> block_costs;  // nullptr: `costs` has it
+  std::vector<NameId> names;                              // of kernels, for the recorder
   std::vector<NameId> join_names;  // of their joins: see runtime/task_times.h
   uint32_t end_count = 0;          // tasks without successors
   uint32_t trace_id_count = 0;     // parts and joins of all tasks

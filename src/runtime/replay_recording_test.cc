@@ -70,6 +70,13 @@ class ReplayRecordingTest : public ::testing::Test {
     const uint32_t name = trace_.tasks.kernel[rows_[task]];
     return name == kNoIndex ? "" : std::string(trace_.names[name]);
   }
+  std::vector<int64_t> in_order(const std::vector<int64_t>& column) const {
+    std::vector<int64_t> sorted;
+    for (const uint32_t row : rows_) sorted.push_back(column.at(row));
+    return sorted;
+  }
+  std::vector<int64_t> bytes() const { return in_order(trace_.tasks.bytes); }
+  std::vector<int64_t> flops() const { return in_order(trace_.tasks.flops); }
   const Lane& lane(size_t task) const { return trace_.lanes[trace_.tasks.lane[rows_[task]]]; }
   void expect_seven_times(size_t task) const {
     for (const TaskTime which : kAllTimes) {
@@ -365,6 +372,68 @@ TEST_F(ReplayRecordingTest, AWorkerThatFindsNothingSearches) {
   for (const size_t span : searches) {
     EXPECT_EQ(trace_.lanes[trace_.spans.lane[span]].kind, LaneKind::kWorker);
   }
+}
+
+TEST_F(ReplayRecordingTest, TasksHaveTheirCostsInEveryStep) {
+  for (const int worker_count : {1, 2}) {
+    const std::unique_ptr<CpuDevice> device = make_device(worker_count);
+    Journal journal;
+    TestGraph graph;
+    const TaskId first =
+        graph.add({.scalars = note(journal, 0), .cost = {.bytes = 1000, .flops = 2000}});
+    const TaskId unknown = graph.add({.scalars = note(journal, 1), .after = {first}});
+    graph.add({.scalars = note(journal, 2), .after = {unknown}, .cost = {.flops = 5}});
+    Replay replay = must(Replay::prepare(*device, graph.finish()));
+    record(replay, 2);
+    ASSERT_EQ(rows_.size(), 6u);
+    EXPECT_EQ(bytes(), (std::vector<int64_t>{1000, kAbsent, 0, 1000, kAbsent, 0}));
+    EXPECT_EQ(flops(), (std::vector<int64_t>{2000, kAbsent, 5, 2000, kAbsent, 5}));
+  }
+}
+
+TEST_F(ReplayRecordingTest, TheCostOfATaskIsDividedAmongItsBlocks) {
+  const std::unique_ptr<CpuDevice> device = make_device(2);
+  Journal journal;
+  TestGraph graph;
+  const TaskId many = graph.add({.name = "many",
+                                 .scalars = note(journal, 1),
+                                 .block_count = 3,
+                                 .cost = {.bytes = 11, .flops = 2}});
+  graph.add({.name = "gang",
+             .scalars = note(journal, 2),
+             .after = {many},
+             .block_count = 2,
+             .gang = true,
+             .cost = {.bytes = 7, .flops = 8}});
+  Replay replay = must(Replay::prepare(*device, graph.finish()));
+  record(replay, 1);
+  // Three blocks and their join, two blocks and theirs.
+  EXPECT_EQ(bytes(), (std::vector<int64_t>{4, 4, 3, kAbsent, 4, 3, kAbsent}));
+  EXPECT_EQ(flops(), (std::vector<int64_t>{1, 1, 0, kAbsent, 4, 4, kAbsent}));
+}
+
+TEST_F(ReplayRecordingTest, TheCostOfAMixedTaskIsDividedAmongItsCores) {
+  const std::unique_ptr<CpuDevice> device = make_cluster_device(1);
+  MeetingPoint point(3);
+  TestGraph graph;
+  graph.add({.name = "mixed",
+             .run = meet_kernel,
+             .scalars = {pointer_to(point)},
+             .core = CoreKind::kMixed,
+             .block_count = 2,
+             .cost = {.bytes = 6001}});
+  Replay replay = must(Replay::prepare(*device, graph.finish()));
+  record(replay, 1);
+  EXPECT_EQ(bytes(), (std::vector<int64_t>{1001, 1000, 1000, 1000, 1000, 1000, kAbsent}));
+}
+
+TEST_F(ReplayRecordingTest, WithoutCostsThereAreNoColumnsOfThem) {
+  const std::unique_ptr<CpuDevice> device = make_device(1);
+  Journal journal;
+  Replay replay = must(Replay::prepare(*device, make_diamond(journal)));
+  record(replay, 1);
+  EXPECT_TRUE(trace_.tasks.bytes.empty());
+  EXPECT_TRUE(trace_.tasks.flops.empty());
 }
 
 }  // namespace

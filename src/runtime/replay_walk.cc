@@ -362,11 +362,22 @@ class Walk {
   }
 
   void record_part_end(const RunTask& task, uint32_t id) {
+    if (!plan_.costs.empty()) record_cost(task, id);
     if (task.part_count == 1) {
       record_edges(task, id);
     } else {
       times_.edge(id, join_id(task), EdgeKind::kOrder);
     }
+  }
+
+  void record_cost(const RunTask& task, uint32_t id) {
+    const size_t number = static_cast<size_t>(&task - plan_.tasks.get());
+    const uint32_t part = id - trace_id(task);
+    const std::vector<CostHint>* blocks = plan_.block_costs[number];
+    const CostHint cost = blocks != nullptr
+                              ? cost_of_part(*blocks, part, task.part_count)
+                              : cost_of_part(plan_.costs[number], part, task.part_count);
+    if (is_known(cost)) times_.cost(id, cost);
   }
 
   void record_join(const RunTask& task) {

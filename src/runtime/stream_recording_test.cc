@@ -364,5 +364,47 @@ TEST_F(StreamRecording, ARecordingOfAnOpenStreamIsWithoutFindings) {
   }
 }
 
+// Costs of the rows of one kernel, the largest first.
+std::vector<int64_t> costs_of(const Trace& trace, std::string_view kernel,
+                              const std::vector<int64_t>& column) {
+  std::vector<int64_t> costs;
+  for (const size_t row : rows_of(trace, kernel)) costs.push_back(column.at(row));
+  std::sort(costs.rbegin(), costs.rend());
+  return costs;
+}
+
+TEST_F(StreamRecording, HoldsTheCostsOfTasksDividedAmongTheirParts) {
+  const std::unique_ptr<CpuDevice> device = make_cluster_device(1);
+  start();
+  {
+    TestStream stream(*device);
+    TestTask one = named("one", {});
+    one.cost = {.bytes = 1000, .flops = 2000};
+    stream.add(one);
+    stream.add(one);
+    stream.add(named("unknown", {}));
+    TestTask blocks = named("blocks", {});
+    blocks.block_count = 3;
+    blocks.cost = {.bytes = 11, .flops = 2};
+    stream.add(blocks);
+    TestTask mixed = named("mixed", {});
+    mixed.core = CoreKind::kMixed;
+    mixed.cost = {.flops = 3001};
+    stream.add(mixed);
+    stream.wait();
+  }
+  const Trace trace = stop();
+  const std::vector<int64_t>& bytes = trace.tasks.bytes;
+  const std::vector<int64_t>& flops = trace.tasks.flops;
+  EXPECT_EQ(costs_of(trace, "one", bytes), (std::vector<int64_t>{1000, 1000}));
+  EXPECT_EQ(costs_of(trace, "one", flops), (std::vector<int64_t>{2000, 2000}));
+  EXPECT_EQ(costs_of(trace, "unknown", bytes), (std::vector<int64_t>{kAbsent}));
+  EXPECT_EQ(costs_of(trace, "blocks", bytes), (std::vector<int64_t>{4, 4, 3}));
+  EXPECT_EQ(costs_of(trace, "blocks", flops), (std::vector<int64_t>{1, 1, 0}));
+  EXPECT_EQ(costs_of(trace, "blocks (all blocks)", bytes), (std::vector<int64_t>{kAbsent}));
+  EXPECT_EQ(costs_of(trace, "mixed", flops), (std::vector<int64_t>{1001, 1000, 1000}));
+  EXPECT_TRUE(trace.findings.empty()) << findings_of(trace);
+}
+
 }  // namespace
 }  // namespace gapless

@@ -182,6 +182,10 @@ void StreamEngine::record_submit(const TaskSpec& spec, uint32_t index) {
   const uint64_t ticks = read_ticks();
   for (uint32_t part = 0; part < parts; ++part) {
     times.submitted(ticks, slot.trace_first + part, state_.names[spec.kernel.id]);
+    const CostHint cost = spec.block_costs != nullptr
+                              ? cost_of_part(*spec.block_costs, part, slot.part_count)
+                              : cost_of_part(spec.cost, part, slot.part_count);
+    if (is_known(cost)) times.cost(slot.trace_first + part, cost);
   }
   if (parts > 1) times.submitted(ticks, join_id(slot), state_.join_names[spec.kernel.id]);
   std::sort(found_.begin(), found_.end(), [](const Dependency& a, const Dependency& b) {

@@ -14,14 +14,17 @@
 //
 // A task with several parts (blocks, or blocks and roles) has a row for each, and one more for
 // their join: it has no start, each part has an edge to it, and it has the edges to the successors.
-// So edges grow with the number of parts and not with the product of two such numbers.
+// So edges grow with the number of parts and not with the product of two such numbers. What the
+// task moves and computes is divided among its parts; the join has none of it.
 
 #pragma once
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "gapless/trace.h"
+#include "graph/task.h"
 
 namespace gapless {
 
@@ -31,6 +34,29 @@ inline constexpr std::string_view kJoinSuffix = " (all blocks)";
 inline uint32_t trace_ids_of(int32_t part_count) {
   return static_cast<uint32_t>(part_count) + (part_count > 1 ? 1 : 0);
 }
+
+// One part's share of what a task moves and computes. Shares are equal, but that the first parts
+// take what is left over, so that they add up.
+inline CostHint cost_of_part(const CostHint& cost, uint32_t part, int32_t part_count) {
+  if (part_count == 1) return cost;
+  const auto share = [part, part_count](int64_t total) {
+    return total / part_count + (part < total % part_count ? 1 : 0);
+  };
+  return {.bytes = share(cost.bytes), .flops = share(cost.flops)};
+}
+
+// Of one part of a task whose blocks have costs of their own; not known where there are none yet.
+// A block has one part, or three.
+inline CostHint cost_of_part(const std::vector<CostHint>& block_costs, uint32_t part,
+                             int32_t part_count) {
+  if (block_costs.empty()) return {};
+  const size_t parts_per_block = static_cast<size_t>(part_count) / block_costs.size();
+  return cost_of_part(block_costs[part / parts_per_block],
+                      static_cast<uint32_t>(part % parts_per_block),
+                      static_cast<int32_t>(parts_per_block));
+}
+
+inline bool is_known(const CostHint& cost) { return cost.bytes != 0 || cost.flops != 0; }
 
 // What a worker that finds no task is doing.
 inline NameId search_name() {
@@ -65,6 +91,9 @@ class TaskTimes {
   }
   void edge(uint32_t producer, uint32_t consumer, EdgeKind kind) const {
     writer_->write_edge(producer, consumer, kind);
+  }
+  void cost(uint32_t task, const CostHint& cost) const {
+    writer_->write_cost(task, static_cast<uint64_t>(cost.bytes), static_cast<uint64_t>(cost.flops));
   }
 
  private:

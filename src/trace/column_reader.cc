@@ -65,7 +65,7 @@ void fill(std::vector<T>& column, const std::vector<Block>& blocks) {
 }
 
 constexpr int kTableCount = 6;
-constexpr std::pair<int, int> kOptionalColumns[] = {{1, 6}, {1, 7}};
+constexpr std::pair<int, int> kOptionalColumns[] = {{1, 6}, {1, 7}, {2, 11}, {2, 12}};
 
 bool is_optional(int table, int column) {
   return std::find(std::begin(kOptionalColumns), std::end(kOptionalColumns),
@@ -119,6 +119,17 @@ Result<void> check_times(const std::vector<int64_t>& column, bool may_be_absent,
   return {};
 }
 
+Result<void> check_costs(const std::vector<int64_t>& column, std::string_view what,
+                         const std::string& name) {
+  for (size_t row = 0; row < column.size(); ++row) {
+    // Negative numbers are large ones here.
+    if (static_cast<uint64_t>(column[row]) <= kMaxTaskCost || column[row] == kAbsent) continue;
+    return fail(ErrorCode::kInvalidInput, "{}: row {} of {} is {}; costs lie between 0 and {}",
+                name, row, what, column[row], kMaxTaskCost);
+  }
+  return {};
+}
+
 Result<void> check_columns(const Trace& trace, const std::string& name) {
   const size_t lanes = trace.lanes.size();
   const size_t names = trace.names.size();
@@ -138,6 +149,8 @@ Result<void> check_columns(const Trace& trace, const std::string& name) {
   for (const std::vector<int64_t>& times : trace.tasks.time_ns) {
     GAPLESS_TRY(check_times(times, true, "tasks.time_ns", name));
   }
+  GAPLESS_TRY(check_costs(trace.tasks.bytes, "tasks.bytes", name));
+  GAPLESS_TRY(check_costs(trace.tasks.flops, "tasks.flops", name));
   GAPLESS_TRY(check_times(trace.counters.time_ns, false, "counters.time_ns", name));
   GAPLESS_TRY(check_times(trace.instants.time_ns, false, "instants.time_ns", name));
   GAPLESS_TRY(check_times(trace.flows.time_ns, false, "flows.time_ns", name));

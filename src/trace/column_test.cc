@@ -248,5 +248,31 @@ TEST(Columns, NamesAndLanesMustBeNumberedWithoutGaps) {
   EXPECT_EQ(error(""), "no error");
 }
 
+TEST(Columns, CostsOfTasksAreOptionalEachForItself) {
+  ColumnFile file;
+  file.add_tasks({10, 20}).add(column<int64_t>(2, 11, {kAbsent, 7}));
+  const Result<Trace> trace = file.read();
+  ASSERT_TRUE(trace.has_value());
+  EXPECT_EQ(trace->tasks.bytes, (std::vector<int64_t>{kAbsent, 7}));
+  EXPECT_TRUE(trace->tasks.flops.empty());
+  EXPECT_EQ(find_code(*trace, "cut-short"), nullptr);
+}
+
+TEST(Columns, CostsOutOfRangeAreAnError) {
+  ColumnFile negative;
+  negative.add_tasks({10, 20}).add(column<int64_t>(2, 11, {0, -1}));
+  EXPECT_EQ(negative.error(),
+            "test.trace: row 1 of tasks.bytes is -1; costs lie between 0 and 576460752303423487");
+  const int64_t largest = static_cast<int64_t>(kMaxTaskCost);
+  ColumnFile large;
+  large.add_tasks({10, 20}).add(column<int64_t>(2, 12, {largest, largest + 1}));
+  EXPECT_EQ(large.error(),
+            "test.trace: row 1 of tasks.flops is 576460752303423488; costs lie between 0 and "
+            "576460752303423487");
+  ColumnFile within;
+  within.add_tasks({10}).add(column<int64_t>(2, 11, {0})).add(column<int64_t>(2, 12, {largest}));
+  EXPECT_EQ(within.error(), "no error");
+}
+
 }  // namespace
 }  // namespace gapless

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -73,6 +74,23 @@ TEST(MergeTraces, KeepsWhatEveryRowMeans) {
   EXPECT_EQ(merged.flows.span, (std::vector<uint32_t>{2, 3}));
   EXPECT_EQ(merged.counters.lane, (std::vector<uint32_t>{1, 0}));
   EXPECT_EQ(name(merged.instants.name[0]), "second kernel");
+}
+
+TEST(MergeTraces, TasksWithoutCostsStayWithoutThem) {
+  const auto costs_of = [](const std::vector<const char*>& who) {
+    std::vector<Trace> traces;
+    for (const char* name : who) {
+      traces.push_back(small_trace(name, 1000));
+      if (name[0] == 's') traces.back().tasks.bytes = {5, kAbsent};
+    }
+    Trace merged = merge_traces(std::move(traces));
+    EXPECT_TRUE(merged.tasks.flops.empty()) << "none had this one";
+    return merged.tasks.bytes;
+  };
+  EXPECT_EQ(costs_of({"first", "first"}), std::vector<int64_t>{});
+  EXPECT_EQ(costs_of({"first", "second"}), (std::vector<int64_t>{kAbsent, kAbsent, 5, kAbsent}));
+  EXPECT_EQ(costs_of({"second", "first"}), (std::vector<int64_t>{5, kAbsent, kAbsent, kAbsent}));
+  EXPECT_EQ(costs_of({"second", "second"}), (std::vector<int64_t>{5, kAbsent, 5, kAbsent}));
 }
 
 TEST(MergeTraces, ShiftsTasksEdgesAndFindings) {

@@ -273,6 +273,13 @@ void rename_lane(LaneId lane, std::string_view name) {
   if (p.recorder) p.recorder->note_lane(lane.id, p.registry.lanes()[lane.id]);
 }
 
+void set_property(std::string_view key, std::string_view value) {
+  Process& p = process();
+  const ProcessLock lock(p);
+  const RegisteredProperty* const changed = p.registry.set_property(key, value);
+  if (changed != nullptr && p.recorder) p.recorder->note_property(*changed);
+}
+
 Writer* attach_thread() {
   // Destructors of other thread-local objects may still record; there is nobody left to own it.
   if (thread_has_ended || thread_is_in_recorder) return nullptr;

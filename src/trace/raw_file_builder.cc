@@ -88,6 +88,11 @@ std::string encode_edge(uint32_t producer, uint32_t consumer) {
          bytes_of(uint64_t{consumer} | uint64_t{producer} << 32);
 }
 
+std::string encode_cost(uint32_t task, uint64_t bytes, uint64_t flops) {
+  return encode_record({RecordKind::kTaskCost, bytes, kNoLane, kNoName, task}) +
+         bytes_of(uint64_t{static_cast<uint8_t>(RecordKind::kPayload)}) + bytes_of(flops);
+}
+
 RawFileBuilder::RawFileBuilder(uint64_t stride_bytes, uint64_t first_chunk_offset)
     : stride_bytes_(stride_bytes) {
   FileHeader header = {};

@@ -28,6 +28,8 @@ std::string encode_record(const RawRecord& record);
 std::string encode_counter(const RawRecord& record, double value);
 std::string encode_payload(double value);
 std::string encode_edge(uint32_t producer, uint32_t consumer);
+// The two records of a cost.
+std::string encode_cost(uint32_t task, uint64_t bytes, uint64_t flops);
 
 struct RawChunk {
   ChunkType type = ChunkType::kRecords;

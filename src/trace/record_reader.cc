@@ -15,7 +15,19 @@
 namespace gapless {
 namespace {
 
-bool is_timed(RecordKind kind) { return kind != RecordKind::kPayload && kind != RecordKind::kEdge; }
+bool is_task_time(RecordKind kind) {
+  return kind >= RecordKind::kTaskSubmit && kind <= RecordKind::kTaskFinish;
+}
+
+bool is_known(RecordKind kind) {
+  return (kind >= RecordKind::kSpanBegin && kind <= RecordKind::kTaskCost) || is_task_time(kind);
+}
+
+// Of kinds that are not known nobody can say what stands where the ticks do in others.
+bool is_timed(RecordKind kind) {
+  return is_known(kind) && kind != RecordKind::kPayload && kind != RecordKind::kEdge &&
+         kind != RecordKind::kTaskCost;
+}
 
 // The records of one writer, over all its chunks.
 class Cursor {
@@ -73,6 +85,9 @@ class Decoder {
   uint32_t lane(uint16_t id);
   uint32_t name(uint16_t id);
   uint32_t name_or_placeholder(uint16_t id);
+  uint64_t decode_untimed(RecordKind kind, const Record& record, Cursor& cursor);
+  void decode_edge(const Record& record);
+  uint64_t decode_cost(const Record& record, Cursor& cursor);
   void decode_on_lane(RecordKind kind, const Record& record, uint32_t lane_index, int64_t time_ns);
   uint64_t decode_counter(const Record& record, uint32_t lane_index, int64_t time_ns,
                           Cursor& cursor);
@@ -141,25 +156,10 @@ uint64_t Decoder::decode(Cursor& cursor) {
   const Record record = cursor.record();
   const RecordKind kind = cursor.kind();
   cursor.next();
-  if (kind == RecordKind::kPayload) {
-    builder_.count_finding(Severity::kInfo, "payload-without-record",
-                           "values lost the record they belong to (it was overwritten)");
-    return 1;
-  }
-  if (kind == RecordKind::kEdge) {
-    const uint32_t producer = uint32_t{record.name} | uint32_t{record.lane} << 16;
-    const uint64_t edge_kind = record.head >> kKindBits;
-    if (edge_kind >= kEdgeKindCount) {
-      builder_.count_finding(Severity::kWarning, "unknown-edge-kind",
-                             "edges are of a kind this build does not know; taken as data");
-    }
-    builder_.edge(producer, record.value,
-                  edge_kind < kEdgeKindCount ? static_cast<EdgeKind>(edge_kind) : EdgeKind::kData);
-    return 1;
-  }
+  if (!is_timed(kind)) return decode_untimed(kind, record, cursor);
   const int64_t time_ns = clock_.to_ns(record.head >> kKindBits);
   const uint32_t lane_index = lane(record.lane);
-  if (kind >= RecordKind::kTaskSubmit && kind <= RecordKind::kTaskFinish) {
+  if (is_task_time(kind)) {
     const int time = static_cast<int>(kind) - static_cast<int>(RecordKind::kTaskSubmit);
     builder_.task_time(record.value, static_cast<TaskTime>(time), time_ns, lane_index,
                        name(record.name));
@@ -168,6 +168,48 @@ uint64_t Decoder::decode(Cursor& cursor) {
   if (kind == RecordKind::kCounter) return decode_counter(record, lane_index, time_ns, cursor);
   decode_on_lane(kind, record, lane_index, time_ns);
   return 1;
+}
+
+uint64_t Decoder::decode_untimed(RecordKind kind, const Record& record, Cursor& cursor) {
+  if (kind == RecordKind::kTaskCost) return decode_cost(record, cursor);
+  if (kind == RecordKind::kEdge) {
+    decode_edge(record);
+  } else if (kind == RecordKind::kPayload) {
+    builder_.count_finding(Severity::kInfo, "payload-without-record",
+                           "values lost the record they belong to (it was overwritten)");
+  } else {
+    builder_.count_finding(Severity::kWarning, "unknown-record",
+                           "records are of a kind this build does not know; left out");
+  }
+  return 1;
+}
+
+void Decoder::decode_edge(const Record& record) {
+  const uint32_t producer = uint32_t{record.name} | uint32_t{record.lane} << 16;
+  const uint64_t edge_kind = record.head >> kKindBits;
+  if (edge_kind >= kEdgeKindCount) {
+    builder_.count_finding(Severity::kWarning, "unknown-edge-kind",
+                           "edges are of a kind this build does not know; taken as data");
+  }
+  builder_.edge(producer, record.value,
+                edge_kind < kEdgeKindCount ? static_cast<EdgeKind>(edge_kind) : EdgeKind::kData);
+}
+
+uint64_t payload_bits(const Record& payload) {
+  return uint64_t{payload.value} | uint64_t{payload.name} << 32 | uint64_t{payload.lane} << 48;
+}
+
+uint64_t Decoder::decode_cost(const Record& record, Cursor& cursor) {
+  if (cursor.at_end() || cursor.kind() != RecordKind::kPayload) {
+    builder_.count_finding(Severity::kWarning, "cost-without-flops",
+                           "costs of tasks lost their second record; left out");
+    return 1;
+  }
+  const uint64_t flops = std::min(payload_bits(cursor.record()), kMaxTaskCost);
+  cursor.next();
+  builder_.task_cost(record.value, static_cast<int64_t>(record.head >> kKindBits),
+                     static_cast<int64_t>(flops));
+  return 2;
 }
 
 uint64_t Decoder::decode_counter(const Record& record, uint32_t lane_index, int64_t time_ns,
@@ -183,10 +225,8 @@ uint64_t Decoder::decode_counter(const Record& record, uint32_t lane_index, int6
     builder_.count_finding(Severity::kWarning, "no-lane", "events are for no lane; left out");
     return 2;
   }
-  const uint64_t bits =
-      uint64_t{payload.value} | uint64_t{payload.name} << 32 | uint64_t{payload.lane} << 48;
   builder_.counter(lane_index, time_ns, name_or_placeholder(record.name),
-                   std::bit_cast<double>(bits));
+                   std::bit_cast<double>(payload_bits(payload)));
   return 2;
 }
 
@@ -219,9 +259,8 @@ void Decoder::decode_on_lane(RecordKind kind, const Record& record, uint32_t lan
                     kind == RecordKind::kFlowOut ? FlowPhase::kOut : FlowPhase::kIn,
                     builder_.open_span(lane_index));
       return;
-    default:
-      builder_.count_finding(Severity::kWarning, "unknown-record",
-                             "records are of a kind this build does not know; left out");
+    default:  // the other kinds do not come here
+      return;
   }
 }
 

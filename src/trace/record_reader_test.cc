@@ -140,11 +140,91 @@ TEST(RecordReader, TheSevenTimesOfATaskAndItsEdges) {
 
 TEST(RecordReader, KindsOfLaterVersionsAreCounted) {
   const Trace trace = read_records_of(record(static_cast<RecordKind>(31), 10) +
-                                      record(static_cast<RecordKind>(10), 11) +
+                                      record(static_cast<RecordKind>(11), 11) +
                                       record(RecordKind::kInstant, 12, 0, 0));
   EXPECT_EQ(trace.instants.size(), 1u);
   ASSERT_NE(find_code(trace, "unknown-record"), nullptr);
   EXPECT_EQ(find_code(trace, "unknown-record")->count, 2u);
+}
+
+// What stands where ticks do in other records must not put the writers out of order, and what
+// stands where lanes do must not make one.
+TEST(RecordReader, KindsOfLaterVersionsNeedNotHaveATimeOrALane) {
+  RawFileBuilder file(kStride);
+  file.add_chunk({.type = ChunkType::kMetadata}, sample_metadata());
+  file.add_chunk({.writer = 1}, record(static_cast<RecordKind>(11), 1'000'000, 77) +
+                                    record(RecordKind::kInstant, 10, 0, 0, 1) +
+                                    record(static_cast<RecordKind>(11), 1'000'000, 77) +
+                                    record(RecordKind::kSpanBegin, 20, 0, 0) +
+                                    record(RecordKind::kSpanEnd, 40, 0));
+  file.add_chunk({.writer = 2},
+                 record(RecordKind::kSpanBegin, 25, 0, 3) + record(RecordKind::kSpanEnd, 35, 0));
+  const Trace trace = read(file.bytes());
+  EXPECT_EQ(trace.lanes.size(), 2u);
+  EXPECT_EQ(trace.spans.end_ns, (std::vector<int64_t>{80, 70}));
+  EXPECT_EQ(find_code(trace, "unknown-record")->count, 2u);
+  EXPECT_EQ(find_code(trace, "time-goes-back"), nullptr);
+}
+
+TEST(RecordReader, CostsOfTasks) {
+  const Trace trace =
+      read_records_of(encode_cost(2, 30, 40) + record(RecordKind::kTaskStart, 10, 5, 3, 1) +
+                      record(RecordKind::kTaskStart, 20, 5, 3, 2) + encode_cost(1, 0, 7) +
+                      record(RecordKind::kTaskStart, 30, 5, 3, 3) + encode_cost(9, 1, 1));
+  EXPECT_EQ(trace.tasks.id, (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_EQ(trace.tasks.bytes, (std::vector<int64_t>{0, 30, kAbsent}));
+  EXPECT_EQ(trace.tasks.flops, (std::vector<int64_t>{7, 40, kAbsent}));
+  EXPECT_EQ(find_code(trace, "cost-without-task")->count, 1u);
+  EXPECT_EQ(trace.findings.size(), 1u) << "all records were read, none was strange";
+  EXPECT_EQ(trace.lanes.size(), 2u) << "a cost is for no lane";
+}
+
+TEST(RecordReader, CostsAreLimitedToWhatARecordHolds) {
+  const Trace trace = read_records_of(
+      record(RecordKind::kTaskStart, 10, 5, 3, 1) + encode_cost(1, kMaxTaskCost, kMaxTaskCost) +
+      record(RecordKind::kTaskStart, 20, 5, 3, 2) + encode_cost(2, kMaxTaskCost, ~uint64_t{0}));
+  const int64_t largest = static_cast<int64_t>(kMaxTaskCost);
+  EXPECT_EQ(trace.tasks.bytes, (std::vector<int64_t>{largest, largest}));
+  EXPECT_EQ(trace.tasks.flops, (std::vector<int64_t>{largest, largest}));
+}
+
+// Bytes stand where ticks do in other records: they must not put the writers out of order.
+TEST(RecordReader, CostsStayWithTheRecordBeforeThem) {
+  RawFileBuilder file(kStride);
+  file.add_chunk({.type = ChunkType::kMetadata}, sample_metadata());
+  file.add_chunk({.writer = 1}, record(RecordKind::kSpanBegin, 10, 0, 0) +
+                                    encode_cost(1, 1'000'000, 1) +
+                                    record(RecordKind::kSpanEnd, 40, 0));
+  file.add_chunk({.writer = 2}, record(RecordKind::kTaskStart, 15, 5, 3, 1) +
+                                    record(RecordKind::kSpanBegin, 20, 0, 3) +
+                                    encode_cost(2, 1, 1) + record(RecordKind::kSpanEnd, 30, 0));
+  const Trace trace = read(file.bytes());
+  EXPECT_EQ(trace.spans.end_ns, (std::vector<int64_t>{80, 60}));
+  EXPECT_EQ(trace.tasks.bytes, (std::vector<int64_t>{1'000'000}));
+  EXPECT_EQ(find_code(trace, "time-goes-back"), nullptr);
+}
+
+TEST(RecordReader, ACostMayHaveItsFlopsInTheNextChunk) {
+  const std::string cost = encode_cost(1, 30, 40);
+  RawFileBuilder file(kStride);
+  file.add_chunk({.type = ChunkType::kMetadata}, sample_metadata());
+  file.add_chunk({.writer = 1, .sequence = 0},
+                 record(RecordKind::kTaskStart, 10, 5, 3, 1) + cost.substr(0, sizeof(Record)));
+  file.add_chunk({.writer = 2, .sequence = 0}, record(RecordKind::kInstant, 10, 0, 0));
+  file.add_chunk({.writer = 1, .sequence = 1}, cost.substr(sizeof(Record)));
+  const Trace trace = read(file.bytes());
+  EXPECT_EQ(trace.tasks.bytes, (std::vector<int64_t>{30}));
+  EXPECT_EQ(trace.tasks.flops, (std::vector<int64_t>{40}));
+}
+
+TEST(RecordReader, CostsThatLostTheirFlopsAreCounted) {
+  const std::string half = encode_cost(1, 30, 40).substr(0, sizeof(Record));
+  const Trace trace = read_records_of(record(RecordKind::kTaskStart, 10, 5, 3, 1) + half + half +
+                                      record(RecordKind::kTaskStart, 20, 5, 3, 2) + half);
+  EXPECT_EQ(trace.tasks.size(), 2u);
+  EXPECT_TRUE(trace.tasks.bytes.empty());
+  EXPECT_EQ(find_code(trace, "cost-without-flops")->count, 3u);
+  EXPECT_EQ(find_code(trace, "records-missing"), nullptr) << "all five records were read";
 }
 
 TEST(RecordReader, UndescribedLanesAndNamesGetPlaceholders) {

@@ -160,6 +160,7 @@ std::string Recorder::open(const std::string& path, const Registry& registry) {
   }
   // The first chunk is metadata: a file cut short still has its names.
   write_provenance();
+  for (const RegisteredProperty& property : registry.properties()) note_property(property);
   for (uint32_t id = 0; id < registry.names().size(); ++id) {
     append(encode_name(id, registry.names()[id]));
   }
@@ -242,6 +243,10 @@ void Recorder::note_lane(uint16_t id, const RegisteredLane& lane) {
 
 void Recorder::note_device(uint32_t id, const std::string& name) {
   append(encode_device(id, id, name));
+}
+
+void Recorder::note_property(const RegisteredProperty& property) {
+  append(encode_property(property.key, property.value));
 }
 
 // ---- What threads call.

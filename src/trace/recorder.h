@@ -70,6 +70,7 @@ class Recorder {
   void note_name(uint16_t id, const std::string& text);
   void note_lane(uint16_t id, const RegisteredLane& lane);
   void note_device(uint32_t id, const std::string& name);
+  void note_property(const RegisteredProperty& property);
 
   // Called by a writer that found its chunk full. True: there is room now. False: there is none,
   // and a record of `lane` has been counted as dropped.

@@ -47,4 +47,19 @@ uint32_t Registry::intern_device(std::string_view name, bool* is_new) {
   return static_cast<uint32_t>(devices_.size() - 1);
 }
 
+const RegisteredProperty* Registry::set_property(std::string_view key, std::string_view value) {
+  key = key.substr(0, std::min(key.find('\0'), kMaxTextBytes));
+  value = value.substr(0, kMaxTextBytes);
+  if (key.empty()) return nullptr;
+  auto found = std::find_if(properties_.begin(), properties_.end(),
+                            [key](const RegisteredProperty& known) { return known.key == key; });
+  if (found == properties_.end()) {
+    properties_.push_back({std::string(key), std::string(value)});
+    return &properties_.back();
+  }
+  if (found->value == value) return nullptr;
+  found->value = value;
+  return &*found;
+}
+
 }  // namespace gapless

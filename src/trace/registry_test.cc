@@ -78,5 +78,30 @@ TEST(Registry, DeviceZeroIsTheProcess) {
   EXPECT_EQ(registry.devices().size(), 2u);
 }
 
+TEST(Registry, OfAPropertyTheLastValueHolds) {
+  Registry registry;
+  ASSERT_NE(registry.set_property("model", "a"), nullptr);
+  ASSERT_NE(registry.set_property("host", "h"), nullptr);
+  EXPECT_EQ(registry.set_property("model", "a"), nullptr) << "nothing has changed";
+  ASSERT_NE(registry.set_property("model", "b"), nullptr);
+  ASSERT_EQ(registry.properties().size(), 2u);
+  EXPECT_EQ(registry.properties()[0].key, "model");
+  EXPECT_EQ(registry.properties()[0].value, "b");
+}
+
+// A zero byte is what parts key and value in the file.
+TEST(Registry, PropertiesAreCutToWhatAnEntryHolds) {
+  Registry registry;
+  EXPECT_EQ(registry.set_property("", "value"), nullptr);
+  EXPECT_EQ(registry.set_property(std::string_view("\0key", 4), "value"), nullptr);
+  ASSERT_NE(registry.set_property(std::string_view("key\0rest", 8), "v"), nullptr);
+  EXPECT_EQ(registry.properties()[0].key, "key");
+  const std::string text(10'000, 't');
+  const RegisteredProperty* const cut = registry.set_property(text, text);
+  ASSERT_NE(cut, nullptr);
+  EXPECT_EQ(cut->key.size(), 4096u);
+  EXPECT_EQ(cut->value.size(), 4096u);
+}
+
 }  // namespace
 }  // namespace gapless

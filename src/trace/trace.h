@@ -86,6 +86,10 @@ struct TaskColumns {
   std::vector<uint32_t> lane;                                // where it ran; kNoIndex: unknown
   std::vector<uint32_t> kernel;                              // of `names`; kNoIndex: unknown
   std::array<std::vector<int64_t>, kTaskTimeCount> time_ns;  // by TaskTime; kAbsent: not recorded
+  // Present (one entry a row) only in traces that have them: what the task moves and computes, 0 to
+  // kMaxTaskCost; kAbsent: not recorded.
+  std::vector<int64_t> bytes;
+  std::vector<int64_t> flops;
   size_t size() const { return id.size(); }
   const std::vector<int64_t>& at(TaskTime time) const { return time_ns[static_cast<size_t>(time)]; }
 };
@@ -200,6 +204,8 @@ void for_each_column(AnyTrace& trace, Visit visit) {
   for (int time = 0; time < kTaskTimeCount; ++time) {
     visit(2, 4 + time, trace.tasks.time_ns[static_cast<size_t>(time)]);
   }
+  visit(2, 11, trace.tasks.bytes);
+  visit(2, 12, trace.tasks.flops);
   visit(3, 1, trace.edges.producer);
   visit(3, 2, trace.edges.consumer);
   visit(3, 3, trace.edges.kind);

@@ -153,6 +153,13 @@ uint32_t TraceBuilder::task_row(uint64_t task, TaskTime time) {
   tasks.lane.push_back(kNoIndex);
   tasks.kernel.push_back(kNoIndex);
   for (std::vector<int64_t>& times : tasks.time_ns) times.push_back(kAbsent);
+  if (!pending_costs_.empty()) [[unlikely]] {
+    const auto pending = pending_costs_.find(task);
+    if (pending != pending_costs_.end()) {
+      set_cost(new_row, pending->second);
+      pending_costs_.erase(pending);
+    }
+  }
   return new_row;
 }
 
@@ -176,6 +183,30 @@ void TraceBuilder::task_time(uint64_t task, TaskTime time, int64_t time_ns, uint
 
 void TraceBuilder::edge(uint64_t producer, uint64_t consumer, EdgeKind kind) {
   pending_edges_.push_back({producer, consumer, kind});
+}
+
+void TraceBuilder::task_cost(uint64_t task, int64_t bytes, int64_t flops) {
+  const Cost cost = {bytes, flops};
+  const auto found = task_rows_.find(task);
+  if (found != task_rows_.end()) return set_cost(found->second, cost);
+  Cost& pending = pending_costs_[task];
+  count_if_changed(pending, cost);
+  pending = cost;
+}
+
+void TraceBuilder::set_cost(uint32_t row, const Cost& cost) {
+  TaskColumns& tasks = trace_.tasks;
+  tasks.bytes.resize(tasks.size(), kAbsent);
+  tasks.flops.resize(tasks.size(), kAbsent);
+  count_if_changed({tasks.bytes[row], tasks.flops[row]}, cost);
+  tasks.bytes[row] = cost.bytes;
+  tasks.flops[row] = cost.flops;
+}
+
+void TraceBuilder::count_if_changed(const Cost& before, const Cost& after) {
+  if (before == Cost{} || before == after) return;
+  count_finding(Severity::kWarning, "cost-given-twice",
+                "costs of a task differ from what was given before; the later one is kept");
 }
 
 void TraceBuilder::count_finding(Severity severity, std::string_view code, std::string_view text,
@@ -221,6 +252,10 @@ void TraceBuilder::resolve_edges() {
 Trace TraceBuilder::finish() {
   close_open_spans();
   resolve_edges();
+  if (!pending_costs_.empty()) {
+    count_finding(Severity::kWarning, "cost-without-task",
+                  "costs name a task that has no event; left out", kNoIndex, pending_costs_.size());
+  }
   SpanColumns& spans = trace_.spans;
   for (size_t i = 0; i < spans.size(); ++i) {
     if (spans.end_ns[i] >= spans.begin_ns[i]) continue;
@@ -230,6 +265,9 @@ Trace TraceBuilder::finish() {
   }
   if (!spans.category.empty()) spans.category.resize(spans.size(), kNoIndex);
   if (!spans.args.empty()) spans.args.resize(spans.size(), kNoIndex);
+  TaskColumns& tasks = trace_.tasks;
+  if (!tasks.bytes.empty()) tasks.bytes.resize(tasks.size(), kAbsent);
+  if (!tasks.flops.empty()) tasks.flops.resize(tasks.size(), kAbsent);
 
   for (Finding& finding : counted_) {
     const std::string where =
@@ -339,13 +377,21 @@ void append_named(std::vector<uint32_t>& to, const std::vector<uint32_t>& from,
   for (const uint32_t id : from) to.push_back(id == kNoIndex ? kNoIndex : names[id]);
 }
 
-// Optional columns: rows that never had one get kNoIndex.
+// Optional columns: rows that never had one get kNoIndex, costs kAbsent.
 void append_optional(std::vector<uint32_t>& to, const std::vector<uint32_t>& from,
                      const std::vector<uint32_t>& names, size_t rows_before, size_t rows_after) {
   if (to.empty() && from.empty()) return;
   to.resize(rows_before, kNoIndex);
   append_named(to, from, names);
   to.resize(rows_after, kNoIndex);
+}
+
+void append_costs(std::vector<int64_t>& to, const std::vector<int64_t>& from, size_t rows_before,
+                  size_t rows_after) {
+  if (to.empty() && from.empty()) return;
+  to.resize(rows_before, kAbsent);
+  append(to, from);
+  to.resize(rows_after, kAbsent);
 }
 
 void append_trace(Trace& to, const Trace& from) {
@@ -375,6 +421,8 @@ void append_trace(Trace& to, const Trace& from) {
   for (size_t time = 0; time < kTaskTimeCount; ++time) {
     append(to.tasks.time_ns[time], from.tasks.time_ns[time]);
   }
+  append_costs(to.tasks.bytes, from.tasks.bytes, task_shift, to.tasks.size());
+  append_costs(to.tasks.flops, from.tasks.flops, task_shift, to.tasks.size());
   append_shifted(to.edges.producer, from.edges.producer, task_shift);
   append_shifted(to.edges.consumer, from.edges.consumer, task_shift);
   append(to.edges.kind, from.edges.kind);

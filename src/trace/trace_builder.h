@@ -66,6 +66,9 @@ class TraceBuilder {
   // new row: the task ran again.
   void task_time(uint64_t task, TaskTime time, int64_t time_ns, uint32_t lane, uint32_t kernel);
   void edge(uint64_t producer, uint64_t consumer, EdgeKind kind = EdgeKind::kData);
+  // What the task moves and computes; kAbsent: not known. It is for the task's newest row, or for
+  // the one that comes. Makes the columns when first used.
+  void task_cost(uint64_t task, int64_t bytes, int64_t flops);
 
   void add_finding(Finding finding) { trace_.findings.push_back(std::move(finding)); }
 
@@ -88,12 +91,20 @@ class TraceBuilder {
     uint32_t running_task = kNoIndex;  // row of the task that started and did not end
   };
 
+  struct Cost {
+    int64_t bytes = kAbsent;
+    int64_t flops = kAbsent;
+    bool operator==(const Cost&) const = default;
+  };
+
   LaneState& state_of(uint32_t lane);
   uint32_t append_span(uint32_t lane, int64_t begin_ns, int64_t end_ns, uint32_t name,
                        uint32_t value);
   int64_t in_order(uint32_t lane, LaneState& state, int64_t time_ns);
   void close_top(LaneState& state, int64_t time_ns);
   uint32_t task_row(uint64_t task, TaskTime time);
+  void set_cost(uint32_t row, const Cost& cost);
+  void count_if_changed(const Cost& before, const Cost& after);
   void close_open_spans();
   void resolve_edges();
 
@@ -107,6 +118,7 @@ class TraceBuilder {
     EdgeKind kind;
   };
   std::vector<PendingEdge> pending_edges_;
+  std::unordered_map<uint64_t, Cost> pending_costs_;  // by id: tasks that had no event yet
   std::vector<Finding> counted_;  // one a code and lane, moved to the trace by finish()
   std::unordered_map<uint32_t, std::vector<size_t>> counted_on_;  // lane -> rows of counted_
 };

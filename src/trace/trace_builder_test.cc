@@ -363,6 +363,68 @@ TEST(TraceBuilder, EdgesBecomeRowsOfTasks) {
             "2 edges name a task that has no event; left out");
 }
 
+TEST(TraceBuilder, CostsAreOptionalColumnsOfTasks) {
+  TwoLanes without;
+  without.builder.task_time(1, TaskTime::kStart, 10, without.a, without.x);
+  const Trace plain = without.builder.finish();
+  EXPECT_TRUE(plain.tasks.bytes.empty());
+  EXPECT_TRUE(plain.tasks.flops.empty());
+
+  TwoLanes t;
+  t.builder.task_cost(2, 300, 400);  // before its task is known
+  t.builder.task_time(1, TaskTime::kStart, 10, t.a, t.x);
+  t.builder.task_time(2, TaskTime::kStart, 20, t.a, t.x);
+  t.builder.task_time(3, TaskTime::kStart, 30, t.a, t.x);
+  t.builder.task_cost(3, 500, kAbsent);
+  t.builder.task_time(4, TaskTime::kStart, 40, t.a, t.x);
+  const Trace trace = t.builder.finish();
+  EXPECT_EQ(trace.tasks.bytes, (std::vector<int64_t>{kAbsent, 300, 500, kAbsent}));
+  EXPECT_EQ(trace.tasks.flops, (std::vector<int64_t>{kAbsent, 400, kAbsent, kAbsent}));
+  EXPECT_TRUE(trace.findings.empty());
+}
+
+TEST(TraceBuilder, OfTwoCostsOfATaskTheLaterHolds) {
+  TwoLanes t;
+  t.builder.task_cost(1, 1, 1);
+  t.builder.task_cost(1, 10, 11);  // differs
+  t.builder.task_time(1, TaskTime::kStart, 10, t.a, t.x);
+  t.builder.task_cost(1, 10, 11);
+  t.builder.task_cost(1, 10, 12);  // differs
+  t.builder.task_time(2, TaskTime::kStart, 20, t.a, t.x);
+  t.builder.task_cost(2, 5, 6);
+  t.builder.task_cost(2, 5, 6);
+  const Trace trace = t.builder.finish();
+  EXPECT_EQ(trace.tasks.bytes, (std::vector<int64_t>{10, 5}));
+  EXPECT_EQ(trace.tasks.flops, (std::vector<int64_t>{12, 6}));
+  ASSERT_NE(find_code(trace, "cost-given-twice"), nullptr);
+  EXPECT_EQ(find_code(trace, "cost-given-twice")->text,
+            "2 costs of a task differ from what was given before; the later one is kept");
+}
+
+TEST(TraceBuilder, ATaskThatRunsAgainHasACostForEachRow) {
+  TwoLanes t;
+  for (int64_t step = 0; step < 3; ++step) {
+    t.builder.task_time(9, TaskTime::kStart, 100 * step, t.a, t.x);
+    t.builder.task_cost(9, 7 + step, 8);
+  }
+  const Trace trace = t.builder.finish();
+  EXPECT_EQ(trace.tasks.bytes, (std::vector<int64_t>{7, 8, 9}));
+  EXPECT_TRUE(trace.findings.empty());
+}
+
+TEST(TraceBuilder, CostsOfTasksThatNeverComeAreCounted) {
+  TwoLanes t;
+  t.builder.task_time(1, TaskTime::kStart, 10, t.a, t.x);
+  t.builder.task_cost(7, 1, 2);
+  t.builder.task_cost(8, 3, 4);
+  const Trace trace = t.builder.finish();
+  EXPECT_EQ(trace.tasks.size(), 1u);
+  EXPECT_TRUE(trace.tasks.bytes.empty());
+  ASSERT_NE(find_code(trace, "cost-without-task"), nullptr);
+  EXPECT_EQ(find_code(trace, "cost-without-task")->text,
+            "2 costs name a task that has no event; left out");
+}
+
 TEST(TraceBuilder, CountsFindingsByCodeAndLane) {
   TwoLanes t;
   t.builder.count_finding(Severity::kInfo, "odd", "events are odd");

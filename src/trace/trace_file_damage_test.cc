@@ -43,6 +43,8 @@ std::string column_file(bool compress) {
                                       .task_lane_count = 1,
                                       .task_count = 4,
                                       .edges_per_task = 1});
+  trace.tasks.bytes = {1, 2, 3, 4};
+  trace.tasks.flops = {5, kAbsent, 7, kAbsent};
   trace.clock.anchors = {{1, 2}, {3, 4}};
   trace.findings = {{Severity::kWarning, "code", "a sentence", 0, 1}};
   EXPECT_TRUE(write_trace_file(trace, path, {.compress = compress, .progress = {}}).has_value());
@@ -57,6 +59,7 @@ std::string records_of(uint16_t lane, uint64_t first_tick) {
     records += encode_counter({RecordKind::kCounter, ticks + 1, lane, 1}, 0.5);
     records +=
         encode_record({RecordKind::kTaskStart, ticks + 2, lane, 1, static_cast<uint32_t>(i)});
+    records += encode_cost(static_cast<uint32_t>(i), 100 + i, 200 + i);
     records += encode_record({RecordKind::kSpanEnd, ticks + 3, lane});
   }
   return records;

@@ -26,6 +26,8 @@ int64_t work(int64_t input) {
 #ifdef INSTRUMENTED
   INSTRUMENTATION_MARK_RESET(0);
   gapless::task_edge(1, 2);
+  gapless::task_cost(3, 4, 5);
+  gapless::set_property("input", "known");
   gapless::instant(gapless::NameId{1});
   gapless::span_end();
 #endif

@@ -42,7 +42,7 @@ std::string all_kinds(uint16_t lane, uint64_t ticks) {
   for (int time = 0; time < kTaskTimeCount; ++time) {
     records += encode_record({static_cast<RecordKind>(16 + time), ticks++, lane, 1, 7});
   }
-  records += encode_edge(7, 7);
+  records += encode_edge(7, 7) + encode_cost(7, 1000, 2000);
   return records + encode_record({RecordKind::kSwitch, ticks, lane});
 }
 
@@ -54,7 +54,7 @@ std::string record_file(uint64_t stride, bool sealed) {
   if (stride != 0) file.add_gap(stride);
   file.add_chunk({.writer = 2, .sequence = 0, .sealed = sealed}, all_kinds(1, 40));
   file.add_chunk({.writer = 1, .sequence = 0, .sealed = sealed}, all_kinds(0, 10));
-  file.add_chunk({.type = ChunkType::kMetadata}, encode_end({file.bytes().size() + 96, 51}));
+  file.add_chunk({.type = ChunkType::kMetadata}, encode_end({file.bytes().size() + 96, 57}));
   return file.bytes();
 }
 
@@ -64,19 +64,21 @@ Result<void> write_seeds(const std::string& directory) {
   GAPLESS_TRY(write_text_file(directory + "/records_strided", record_file(1024, true)));
   GAPLESS_TRY(write_text_file(directory + "/records_open", record_file(1024, false)));
   GAPLESS_TRY(write_text_file(directory + "/header_only", RawFileBuilder().bytes()));
-  const Trace trace = make_synthetic_trace({.lane_count = 2,
-                                            .spans_per_lane = 4,
-                                            .nesting_depth = 2,
-                                            .name_count = 2,
-                                            .values = true,
-                                            .categories = true,
-                                            .args = true,
-                                            .flow_count = 2,
-                                            .counter_count = 2,
-                                            .instant_count = 2,
-                                            .task_lane_count = 1,
-                                            .task_count = 3,
-                                            .edges_per_task = 1});
+  Trace trace = make_synthetic_trace({.lane_count = 2,
+                                      .spans_per_lane = 4,
+                                      .nesting_depth = 2,
+                                      .name_count = 2,
+                                      .values = true,
+                                      .categories = true,
+                                      .args = true,
+                                      .flow_count = 2,
+                                      .counter_count = 2,
+                                      .instant_count = 2,
+                                      .task_lane_count = 1,
+                                      .task_count = 3,
+                                      .edges_per_task = 1});
+  trace.tasks.bytes.assign(trace.tasks.size(), 1000);
+  trace.tasks.flops.assign(trace.tasks.size(), kAbsent);
   GAPLESS_TRY(write_trace_file(trace, directory + "/columns"));
   GAPLESS_TRY(
       write_trace_file(trace, directory + "/columns_zstd", {.compress = true, .progress = {}}));
