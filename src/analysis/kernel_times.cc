@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_map>
 #include <utility>
 
+#include "analysis/time_sort.h"
 #include "base/check.h"
 
 namespace gapless {
@@ -54,7 +54,8 @@ Result<void> check_window(const TimeRange& window, size_t lane_count) {
 Gathered gather_runs(const Trace& trace, const TimeRange& window,
                      const std::vector<uint32_t>& places) {
   Gathered gathered;
-  std::unordered_map<uint32_t, uint32_t> kernel_of_name;
+  // By name; the last is for tasks that have none.
+  std::vector<uint32_t> kernel_of_name(trace.names.size() + 1, kNoIndex);
   const std::vector<int64_t>& starts = trace.tasks.at(TaskTime::kStart);
   const std::vector<int64_t>& ends = trace.tasks.at(TaskTime::kEnd);
   for (size_t row = 0; row < trace.tasks.size(); ++row) {
@@ -69,16 +70,17 @@ Gathered gather_runs(const Trace& trace, const TimeRange& window,
     const int64_t end_ns = std::max(ends[row], start_ns);
     const bool is_inside = end_ns > window.begin_ns || start_ns >= window.begin_ns;
     if (!is_inside) continue;
-    const auto [found, is_new] = kernel_of_name.try_emplace(
-        trace.tasks.kernel[row], static_cast<uint32_t>(gathered.kernels.size()));
-    if (is_new) gathered.kernels.push_back({.name = trace.tasks.kernel[row]});
+    const uint32_t name = trace.tasks.kernel[row];
+    uint32_t& kernel = kernel_of_name[name == kNoIndex ? trace.names.size() : name];
+    if (kernel == kNoIndex) {
+      kernel = static_cast<uint32_t>(gathered.kernels.size());
+      gathered.kernels.push_back({.name = name});
+    }
     const Run run = {.begin_ns = std::max(start_ns, window.begin_ns),
                      .end_ns = std::min(end_ns, window.end_ns),
                      .place = places[lane],
-                     .kernel = found->second};
-    if (run.begin_ns != start_ns || run.end_ns != end_ns) {
-      ++gathered.kernels[found->second].cut_count;
-    }
+                     .kernel = kernel};
+    if (run.begin_ns != start_ns || run.end_ns != end_ns) ++gathered.kernels[kernel].cut_count;
     gathered.runs.push_back(run);
   }
   return gathered;
@@ -121,14 +123,33 @@ class LaneSweep {
   int64_t now_ns_ = std::numeric_limits<int64_t>::min();
 };
 
+// Stable; `group_of(run)` is below `group_count`.
+template <typename GroupOf>
+void group_runs(std::vector<Run>& runs, size_t group_count, GroupOf group_of) {
+  std::vector<size_t> next(group_count + 1, 0);
+  for (const Run& run : runs) ++next[size_t{group_of(run)} + 1];
+  for (size_t group = 1; group < next.size(); ++group) next[group] += next[group - 1];
+  std::vector<Run> grouped(runs.size());
+  for (const Run& run : runs) grouped[next[group_of(run)]++] = run;
+  std::swap(runs, grouped);
+}
+
+// By lane and begin. Of two that begin together the longer is the outer one.
+void sort_runs(std::vector<Run>& runs, size_t lane_count) {
+  sort_by_time(runs, [](const Run& run) { return run.begin_ns; });
+  group_runs(runs, lane_count, [](const Run& run) { return run.place; });
+  const auto is_before = [](const Run& a, const Run& b) {
+    if (a.place != b.place) return a.place < b.place;
+    return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
+  };
+  if (!std::is_sorted(runs.begin(), runs.end(), is_before)) {
+    std::stable_sort(runs.begin(), runs.end(), is_before);
+  }
+}
+
 void sweep_lanes(std::vector<Run>& runs, std::vector<LaneTime>& lanes,
                  std::vector<KernelTime>& kernels) {
-  // Of two that begin together the longer is the outer one.
-  std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
-    if (a.place != b.place) return a.place < b.place;
-    if (a.begin_ns != b.begin_ns) return a.begin_ns < b.begin_ns;
-    return a.end_ns > b.end_ns;
-  });
+  sort_runs(runs, lanes.size());
   for (size_t first = 0; first < runs.size();) {
     const uint32_t place = runs[first].place;
     LaneSweep sweep(lanes[place], kernels);
@@ -164,8 +185,7 @@ Result<void> describe(const Trace& trace, KernelTime& kernel, std::vector<Run>::
 // `runs` are in the order of their lanes.
 Result<void> describe_kernels(const Trace& trace, std::vector<Run>& runs,
                               std::vector<KernelTime>& kernels) {
-  std::stable_sort(runs.begin(), runs.end(),
-                   [](const Run& a, const Run& b) { return a.kernel < b.kernel; });
+  group_runs(runs, kernels.size(), [](const Run& run) { return run.kernel; });
   for (auto begin = runs.begin(); begin != runs.end();) {
     const uint32_t kernel = begin->kernel;
     const auto end =

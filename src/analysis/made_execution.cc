@@ -101,6 +101,16 @@ void scale_runs(std::vector<Task>& tasks, int64_t total_run_ns) {
   for (size_t i = 0; left_ns > 0; i = (i + 1) % tasks.size(), --left_ns) ++tasks[i].run_ns;
 }
 
+void jitter_runs(std::vector<Task>& tasks, const MadeOptions& options) {
+  constexpr uint64_t kSteps = 2000;
+  Random random(options.jitter_seed);
+  for (Task& task : tasks) {
+    const double part = static_cast<double>(random.below(kSteps + 1)) / (kSteps / 2) - 1.0;
+    const double change_ns = part * options.jitter * static_cast<double>(task.run_ns);
+    task.run_ns = std::max<int64_t>(1, task.run_ns + std::llround(change_ns));
+  }
+}
+
 void add_levels(const MadeOptions& options, Random& random, Graph& graph) {
   const size_t level_count =
       options.level_widths.empty() ? options.level_count : options.level_widths.size();
@@ -131,6 +141,7 @@ void add_levels(const MadeOptions& options, Random& random, Graph& graph) {
     graph.level_begins.push_back(static_cast<uint32_t>(graph.tasks.size()));
   }
   if (options.total_run_ns > 0) scale_runs(graph.tasks, options.total_run_ns);
+  if (options.jitter > 0.0) jitter_runs(graph.tasks, options);
 }
 
 void add_unique(std::vector<uint32_t>& numbers, uint32_t number) {
@@ -178,8 +189,9 @@ struct Event {
   }
 };
 
-// First come, first served: ready tasks in the order in which they were seen to be ready, cores in
-// the order in which they were seen to be free.
+// First come, first served: ready tasks in the order in which they were seen to be ready, and of
+// those seen at one moment the lower number first; cores in the order in which they were seen to be
+// free.
 class ListScheduler {
  public:
   ListScheduler(const MadeOptions& options, const Graph& graph, const Zeroed& zeroed)
@@ -194,6 +206,7 @@ class ListScheduler {
         events_.pop();
         handle(event);
       }
+      queue_released();
       dispatch_all();
     }
     return std::move(times_);
@@ -251,7 +264,12 @@ class ListScheduler {
   void release(uint32_t task) {
     if (--waits_[task] > 0) return;
     at(task, TaskTime::kReady) = now_ns_;
-    queue_of(task).ready_tasks.push(task);
+    released_.push_back(task);
+  }
+  void queue_released() {
+    std::sort(released_.begin(), released_.end());
+    for (const uint32_t task : released_) queue_of(task).ready_tasks.push(task);
+    released_.clear();
   }
 
   void finish(uint32_t task) {
@@ -290,8 +308,11 @@ class ListScheduler {
     }
   }
   bool is_ready_before(const Queue& a, const Queue& b) {
-    return at(a.ready_tasks.front(), TaskTime::kReady) <
-           at(b.ready_tasks.front(), TaskTime::kReady);
+    const uint32_t task_a = a.ready_tasks.front();
+    const uint32_t task_b = b.ready_tasks.front();
+    const int64_t ready_a_ns = at(task_a, TaskTime::kReady);
+    const int64_t ready_b_ns = at(task_b, TaskTime::kReady);
+    return ready_a_ns != ready_b_ns ? ready_a_ns < ready_b_ns : task_a < task_b;
   }
 
   void dispatch(Queue& queue) {
@@ -324,6 +345,7 @@ class ListScheduler {
   std::vector<uint32_t> waits_;
   std::vector<std::vector<uint32_t>> consumers_;
   std::vector<uint32_t> level_left_;
+  std::vector<uint32_t> released_;  // at this moment
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<Queue> queues_;
   std::array<uint32_t, kCoreClassCount> first_queues_ = {};

@@ -64,6 +64,10 @@ struct MadeOptions {
   uint32_t long_edge_every = 0;
   // Run times are changed so that they add up to this; 0: they stay as drawn.
   int64_t total_run_ns = 0;
+  // Each run time is then made longer or shorter by up to this share of it, by chance and
+  // jitter_seed: to see how much of a makespan is chance. All else stays as drawn.
+  double jitter = 0.0;
+  uint64_t jitter_seed = 1;
 
   MadeOverheads overheads = {};
 };

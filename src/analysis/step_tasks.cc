@@ -415,16 +415,6 @@ Result<StepTasks> StepTasks::create(const Trace& trace, TimeRange window,
   return tasks;
 }
 
-std::span<const uint32_t> StepTasks::producers(uint32_t task) const {
-  return {producers_.data() + producer_begins_[task],
-          producers_.data() + producer_begins_[size_t{task} + 1]};
-}
-
-std::span<const uint32_t> StepTasks::consumers(uint32_t task) const {
-  return {consumers_.data() + consumer_begins_[task],
-          consumers_.data() + consumer_begins_[size_t{task} + 1]};
-}
-
 std::span<const uint32_t> StepTasks::tasks_of_core(uint32_t core) const {
   return {core_tasks_.data() + core_begins_[core],
           core_tasks_.data() + core_begins_[size_t{core} + 1]};

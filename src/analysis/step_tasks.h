@@ -59,8 +59,14 @@ class StepTasks {
   int64_t start_ns(uint32_t task) const { return time_ns(task, TaskTime::kStart); }
   int64_t end_ns(uint32_t task) const { return time_ns(task, TaskTime::kEnd); }
   // Each once, in ascending order. Producers have smaller numbers than the task, consumers larger.
-  std::span<const uint32_t> producers(uint32_t task) const;
-  std::span<const uint32_t> consumers(uint32_t task) const;
+  std::span<const uint32_t> producers(uint32_t task) const {
+    return {producers_.data() + producer_begins_[task],
+            producers_.data() + producer_begins_[size_t{task} + 1]};
+  }
+  std::span<const uint32_t> consumers(uint32_t task) const {
+    return {consumers_.data() + consumer_begins_[task],
+            consumers_.data() + consumer_begins_[size_t{task} + 1]};
+  }
 
   // By core.
   uint32_t lane(uint32_t core) const { return lanes_[core]; }

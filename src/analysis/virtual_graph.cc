@@ -25,6 +25,17 @@ class Intervals {
   }
   // After the last one: sorted, and none touches another.
   void finish();
+  int64_t length() const {
+    int64_t length_ns = 0;
+    for (const TimeRange& range : ranges_) length_ns += range.end_ns - range.begin_ns;
+    return length_ns;
+  }
+  // How much of `other` is in the set; both are finished.
+  int64_t length_within(const Intervals& other) const {
+    int64_t length_ns = 0;
+    for (const TimeRange& range : other.ranges_) length_ns += length_within(range);
+    return length_ns;
+  }
   // How much of `range` is in the set.
   int64_t length_within(const TimeRange& range) const {
     return range.begin_ns < range.end_ns ? length_until(range.end_ns) - length_until(range.begin_ns)
@@ -134,6 +145,7 @@ struct Idle {
 struct Gaps {
   std::array<Intervals, kCoreClassCount> waits;  // tasks that were ready waited for a busy core
   std::vector<Idle> idle;                        // by core, those without a task of its own
+  std::vector<int64_t> ready_ns;                 // by task
 };
 
 // All costs, and what is needed to find cores that were away.
@@ -142,7 +154,9 @@ Gaps set_costs(const StepTasks& tasks, VirtualGraph& graph) {
   const std::vector<int64_t> seen_ns = seen_times(tasks);
   std::vector<uint32_t> last_on_core(tasks.core_count(), kNoIndex);
   int64_t last_seen_ns = begin_ns;
+  int64_t last_end_ns = begin_ns;
   Gaps gaps;
+  gaps.ready_ns.resize(tasks.task_count());
   for (uint32_t task = 0; task < tasks.task_count(); ++task) {
     VirtualTask& made = graph.tasks[task];
     made.run_ns = tasks.end_ns(task) - tasks.start_ns(task);
@@ -163,7 +177,11 @@ Gaps set_costs(const StepTasks& tasks, VirtualGraph& graph) {
     set_overheads(tasks, task, waited_ns, core_end_ns, core_seen_ns, made);
     graph.has_staged = graph.has_staged || made.is_staged;
     last_seen_ns = std::max(last_seen_ns, seen_ns[task]);
+    last_end_ns = std::max(last_end_ns, tasks.end_ns(task));
+    graph.ends_unseen =
+        graph.ends_unseen || tasks.time_ns(task, TaskTime::kFinish) > tasks.window().end_ns;
     const int64_t ready_ns = waited_ns + made.resolve_ns;
+    gaps.ready_ns[task] = ready_ns;
     const int64_t free_ns = made.is_staged ? core_end_ns : core_seen_ns;
     if (ready_ns < free_ns) {
       gaps.waits[static_cast<size_t>(made.core_class)].add({ready_ns, free_ns});
@@ -171,7 +189,7 @@ Gaps set_costs(const StepTasks& tasks, VirtualGraph& graph) {
       gaps.idle.push_back({core, previous, {core_seen_ns, ready_ns}});
     }
   }
-  graph.rest_ns = tasks.window().end_ns - last_seen_ns;
+  graph.rest_ns = tasks.window().end_ns - (graph.ends_unseen ? last_end_ns : last_seen_ns);
   for (uint32_t core = 0; core < tasks.core_count(); ++core) {
     const uint32_t last = last_on_core[core];
     const int64_t from_ns = last == kNoIndex ? begin_ns : seen_ns[last];
@@ -180,23 +198,60 @@ Gaps set_costs(const StepTasks& tasks, VirtualGraph& graph) {
   return gaps;
 }
 
+// RecordedWaits::idle_share.
+double idle_share_of(const StepTasks& tasks, const Gaps& gaps) {
+  std::array<Intervals, kCoreClassCount> idle;
+  for (const Idle& gap : gaps.idle) {
+    idle[static_cast<size_t>(tasks.core_class(gap.core))].add(gap.range);
+  }
+  double share = 0.0;
+  for (size_t kind = 0; kind < kCoreClassCount; ++kind) {
+    const int64_t wait_ns = gaps.waits[kind].length();
+    if (wait_ns == 0) continue;
+    idle[kind].finish();
+    const int64_t both_ns = gaps.waits[kind].length_within(idle[kind]);
+    share = std::max(share, static_cast<double>(both_ns) / static_cast<double>(wait_ns));
+  }
+  return share;
+}
+
 // Which cores were away while tasks of their class waited for busy ones.
-void set_away(const StepTasks& tasks, Gaps gaps, VirtualGraph& graph) {
+void set_away(const StepTasks& tasks, Gaps& gaps, VirtualGraph& graph) {
   for (Intervals& waits : gaps.waits) waits.finish();
   std::vector<int64_t> at_begin_ns(tasks.core_count(), 0);
-  bool is_any = false;
   for (const Idle& idle : gaps.idle) {
     const size_t kind = static_cast<size_t>(tasks.core_class(idle.core));
     const int64_t away_ns = gaps.waits[kind].length_within(idle.range);
     if (away_ns == 0) continue;
-    if (!is_any) graph.away_ns.assign(tasks.task_count(), 0);
-    is_any = true;
+    if (graph.away_ns.empty()) graph.away_ns.assign(tasks.task_count(), 0);
     (idle.after == kNoIndex ? at_begin_ns[idle.core] : graph.away_ns[idle.after]) = away_ns;
   }
-  if (!is_any) return;
+  if (graph.away_ns.empty()) return;
   for (uint32_t core = 0; core < tasks.core_count(); ++core) {
     graph.away_at_begin_ns[static_cast<size_t>(tasks.core_class(core))].push_back(
         at_begin_ns[core]);
+  }
+}
+
+// So that tasks that become ready together need no sorting in each replay.
+void set_consumers(const StepTasks& tasks, VirtualGraph& graph) {
+  const uint32_t count = tasks.task_count();
+  uint32_t last_turn = 0;
+  for (const VirtualTask& task : graph.tasks) last_turn = std::max(last_turn, task.turn);
+  std::vector<uint32_t> by_turn(size_t{last_turn} + 1, kNoIndex);
+  std::vector<uint64_t> next(count);
+  graph.consumer_begins.resize(size_t{count} + 1);
+  for (uint32_t task = 0; task < count; ++task) {
+    by_turn[graph.tasks[task].turn] = task;
+    next[task] = graph.consumer_begins[task];
+    graph.consumer_begins[size_t{task} + 1] = next[task] + tasks.consumers(task).size();
+  }
+  graph.consumer_tasks.resize(tasks.edge_count());
+  for (const uint32_t task : by_turn) {
+    if (task == kNoIndex) continue;
+    for (const uint32_t producer : tasks.producers(task)) {
+      graph.consumer_tasks[next[producer]++] = task;
+    }
   }
 }
 
@@ -246,8 +301,10 @@ VirtualGraph join_tasks(const VirtualGraph& graph, std::span<const uint32_t> hea
   VirtualGraph joined;
   joined.core_counts = graph.core_counts;
   joined.away_at_begin_ns = graph.away_at_begin_ns;
+  joined.order = graph.order;
   joined.scheduler_count = graph.scheduler_count;
   joined.rest_ns = graph.rest_ns;
+  joined.ends_unseen = graph.ends_unseen;
   const bool has_away = !graph.away_ns.empty();
   for (size_t task = 0; task < graph.tasks.size(); ++task) {
     VirtualTask part = graph.tasks[task];
@@ -257,6 +314,7 @@ VirtualGraph join_tasks(const VirtualGraph& graph, std::span<const uint32_t> hea
     if (heads[task] == task) {
       joined.tasks.push_back(part);
       if (has_away) joined.away_ns.push_back(graph.away_ns[task]);
+      if (!graph.bound_cores.empty()) joined.bound_cores.push_back(graph.bound_cores[task]);
       joined.has_staged = joined.has_staged || part.is_staged;
       continue;
     }
@@ -280,12 +338,12 @@ void join_edges(const VirtualGraph& graph, std::span<const uint32_t> heads,
       }
     }
   };
-  std::vector<uint32_t>& begins = joined.consumer_begins;
+  std::vector<uint64_t>& begins = joined.consumer_begins;
   begins.assign(joined.tasks.size() + 1, 0);
   for_each_edge([&](uint32_t from, uint32_t /*to*/) { ++begins[size_t{from} + 1]; });
   std::partial_sum(begins.begin(), begins.end(), begins.begin());
   joined.consumer_tasks.resize(begins.back());
-  std::vector<uint32_t> next(begins.begin(), begins.end() - 1);
+  std::vector<uint64_t> next(begins.begin(), begins.end() - 1);
   for_each_edge([&](uint32_t from, uint32_t to) {
     joined.consumer_tasks[next[from]++] = to;
     ++joined.tasks[to].producer_count;
@@ -328,9 +386,12 @@ Result<VirtualGraph> make_virtual_graph(const StepTasks& tasks) {
   for (uint32_t core = 0; core < tasks.core_count(); ++core) {
     ++graph.core_counts[static_cast<size_t>(tasks.core_class(core))];
   }
-  graph.recorded = &tasks;
-  set_away(tasks, set_costs(tasks, graph), graph);
-  set_schedulers(tasks, graph);
+  Gaps gaps = set_costs(tasks, graph);
+  set_away(tasks, gaps, graph);
+  RecordedWaits recorded = {.ready_ns = std::move(gaps.ready_ns)};
+  if (!graph.away_ns.empty()) recorded.idle_share = idle_share_of(tasks, gaps);
+  set_schedulers(tasks, recorded, graph);
+  set_consumers(tasks, graph);
   return graph;
 }
 

@@ -15,8 +15,10 @@
 // free for it at the end itself. A core that had nothing to do while tasks of its class waited for
 // busy ones was *away* (its thread did not run, or the tasks were not for it): the replay lets as
 // much waiting go by before that core takes a task. Where dispatches are seen to queue up behind
-// each other, as many schedulers as that shows dispatch one task after another. Costs two passes
-// over the edges and a sort of the dispatch times.
+// each other, as many schedulers as that shows dispatch one task after another. Ready tasks are
+// taken first come, first served where the recorded ones were, else in the recorded order; where
+// that holds for each core alone, tasks are *bound*: each runs on the core that ran it.
+// Costs two passes over the edges and a few sorts by time: about 4 ms for 38.5 k tasks.
 
 #pragma once
 
@@ -31,8 +33,11 @@
 
 namespace gapless {
 
+// Which of several ready tasks is taken.
+enum class TakeOrder : uint8_t { kFirstReady, kRecorded };
+
 // Times count from the window's begin. One cache line.
-struct VirtualTask {
+struct alignas(64) VirtualTask {
   int64_t arrival_ns = 0;  // submit; for a task without producers the first that is known of it
   int64_t run_ns = 0;
   int64_t completion_ns = 0;  // end -> seen
@@ -41,6 +46,8 @@ struct VirtualTask {
   int64_t handoff_ns = 0;     // dispatch -> start
   uint32_t kernel = kNoIndex;
   uint32_t producer_count = 0;
+  // The lower is taken first: of the tasks that became ready together, or of all ready ones.
+  uint32_t turn = 0;
   CoreClass core_class = CoreClass::kAny;
   bool is_staged = false;
   bool is_root = false;     // no producers: what is before `ready` is not completion
@@ -48,34 +55,46 @@ struct VirtualTask {
 };
 static_assert(sizeof(VirtualTask) == 64);
 
-// Tasks are numbered in the order in which ready ones are taken. Edges go from smaller to larger
-// numbers, except after a fusion.
+// Tasks are numbered in the order of their recorded starts, after a fusion of their first parts.
 struct VirtualGraph {
   std::vector<VirtualTask> tasks;
-  const StepTasks* recorded = nullptr;    // whose edges these are; null: they are here
-  std::vector<uint32_t> consumer_begins;  // [task + 1]
-  std::vector<uint32_t> consumer_tasks;
+  std::vector<uint64_t> consumer_begins;  // [task + 1]
+  std::vector<uint32_t> consumer_tasks;   // of each task in the order of their turns
   std::array<uint32_t, kCoreClassCount> core_counts = {};
   // How long tasks waited while a core was away: after its task, and before its first one. Both are
   // empty when none was.
   std::vector<int64_t> away_ns;                                        // by task
   std::array<std::vector<int64_t>, kCoreClassCount> away_at_begin_ns;  // by core of the class
-  uint32_t scheduler_count = 0;                                        // 0: each core has its own
-  int64_t rest_ns = 0;  // from the last end that was seen to the window's end
+  // By task, the only core of its class that runs it; empty: any of them.
+  std::vector<uint32_t> bound_cores;
+  TakeOrder order = TakeOrder::kFirstReady;
+  uint32_t scheduler_count = 0;  // 0: each core has its own
+  // From the last end that was seen to the window's end; `ends_unseen`: from the last end, because
+  // the window ends before that is seen.
+  int64_t rest_ns = 0;
+  bool ends_unseen = false;
   bool has_staged = false;
 
   std::span<const uint32_t> consumers(uint32_t task) const {
-    if (recorded != nullptr) return recorded->consumers(task);
     return {consumer_tasks.data() + consumer_begins[task],
             consumer_tasks.data() + consumer_begins[size_t{task} + 1]};
   }
 };
 
-// Finds out whether few schedulers dispatch for all cores, and takes the queue before them out of
-// the tasks' scheduler_ns. Implemented in virtual_schedulers.cc.
-void set_schedulers(const StepTasks& tasks, VirtualGraph& graph);
+// What tasks and cores waited for in the recording.
+struct RecordedWaits {
+  std::vector<int64_t> ready_ns;  // by task
+  // Of the time that ready tasks waited for busy cores: another core of the class had nothing to
+  // do.
+  double idle_share = 0.0;
+};
 
-// Error when the order of the tasks cannot be known. `tasks` must live as long as the graph.
+// Finds out whether few schedulers dispatch for all cores, takes the queue before them out of the
+// tasks' scheduler_ns, and sets the order, the turns and the bound cores. Implemented in
+// virtual_schedulers.cc.
+void set_schedulers(const StepTasks& tasks, const RecordedWaits& recorded, VirtualGraph& graph);
+
+// Error when the order of the tasks cannot be known.
 Result<VirtualGraph> make_virtual_graph(const StepTasks& tasks);
 
 // Joins tasks as WhatIf::fused says. Error when two joined tasks have another between them.

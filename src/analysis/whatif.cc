@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include <fmt/core.h>
 
-#include "analysis/critical_path.h"
+#include "analysis/run_on_threads.h"
 #include "analysis/virtual_graph.h"
 
 namespace gapless {
@@ -47,6 +48,21 @@ Result<WhatIfResult> replay_graph(const StepTasks& tasks, const VirtualGraph& gr
   return run_graph(joined, change);
 }
 
+// Replays of smaller steps take less time than a thread to start.
+constexpr size_t kTasksForThreads = 4000;
+
+// One replay a change.
+std::vector<WhatIfResult> run_changes(const VirtualGraph& graph,
+                                      std::span<const WhatIf* const> changes) {
+  std::vector<WhatIfResult> results(changes.size());
+  const size_t thread_limit = graph.tasks.size() < kTasksForThreads ? 1 : 0;
+  run_on_threads(
+      changes.size(),
+      [&graph, &changes, &results](size_t i) { results[i] = run_graph(graph, *changes[i]); },
+      thread_limit);
+  return results;
+}
+
 // The kernels with most run time, the largest first; a tie goes to the lower name.
 std::vector<uint32_t> top_kernels(const StepTasks& tasks, const Trace& trace, uint32_t count) {
   std::vector<int64_t> run_ns(trace.names.size(), 0);
@@ -65,8 +81,10 @@ std::vector<uint32_t> top_kernels(const StepTasks& tasks, const Trace& trace, ui
   return kernels;
 }
 
+constexpr size_t kNoOverheadRow = 3;  // of list_changes
+
 std::vector<StandardChange> list_changes(const StepTasks& tasks, const Trace& trace,
-                                         const VirtualGraph& graph, uint32_t kernel_count) {
+                                         const VirtualGraph& graph, const StandardRows& rows) {
   std::vector<StandardChange> changes = {
       {.name = "no completion delay", .change = {.zero_completion = true}},
       {.name = "no scheduler delay", .change = {.zero_scheduler = true}},
@@ -76,10 +94,10 @@ std::vector<StandardChange> list_changes(const StepTasks& tasks, const Trace& tr
   if (tasks.absent_count(TaskTime::kSubmit) < tasks.task_count()) {
     changes.push_back({.name = "all submitted at once", .change = {.zero_submit = true}});
   }
-  if (!graph.away_ns.empty()) {
+  if (!graph.away_ns.empty() || !graph.bound_cores.empty()) {
     changes.push_back({.name = "ready tasks on any free core", .change = {.zero_placement = true}});
   }
-  for (const uint32_t kernel : top_kernels(tasks, trace, kernel_count)) {
+  for (const uint32_t kernel : top_kernels(tasks, trace, rows.kernel_count)) {
     StandardChange change = {.name = fmt::format("{} in half the time", trace.names[kernel])};
     change.change.kernel_scale.assign(size_t{kernel} + 1, 1.0);
     change.change.kernel_scale[kernel] = 0.5;
@@ -90,7 +108,7 @@ std::vector<StandardChange> list_changes(const StepTasks& tasks, const Trace& tr
     has_tasks[static_cast<size_t>(task.core_class)] = true;
   }
   for (size_t kind = 0; kind < kCoreClassCount; ++kind) {
-    if (!has_tasks[kind]) continue;
+    if (!has_tasks[kind] || !rows.has_more_cores) continue;
     const CoreClass core_class = static_cast<CoreClass>(kind);
     StandardChange change = {
         .name = core_class == CoreClass::kAny
@@ -131,14 +149,28 @@ Result<WhatIfResult> replay_tasks(const StepTasks& tasks, const WhatIf& change) 
 Result<StandardChanges> standard_changes(const StepTasks& tasks, const Trace& trace,
                                          uint32_t kernel_count) {
   const VirtualGraph graph = GAPLESS_TRY(make_virtual_graph(tasks));
+  return standard_changes(tasks, trace, graph, {.kernel_count = kernel_count});
+}
+
+Result<StandardChanges> standard_changes(const StepTasks& tasks, const Trace& trace,
+                                         const VirtualGraph& graph, const StandardRows& rows) {
   StandardChanges table;
+  table.changes = list_changes(tasks, trace, graph, rows);
+  const WhatIf unchanged;
+  std::vector<const WhatIf*> changes = {&unchanged};
+  for (const StandardChange& row : table.changes) {
+    GAPLESS_TRY(check_change(graph, row.change));
+    changes.push_back(&row.change);
+  }
+  const std::vector<WhatIfResult> results = run_changes(graph, changes);
   table.recorded_ns = tasks.window_ns();
-  table.replayed_ns = GAPLESS_TRY(replay_graph(tasks, graph, {})).makespan_ns;
+  table.replayed_ns = results[0].makespan_ns;
+  table.zero_overhead_ns = results[1 + kNoOverheadRow].makespan_ns;
   table.error = static_cast<double>(table.replayed_ns - table.recorded_ns) /
                 static_cast<double>(table.recorded_ns);
-  table.changes = list_changes(tasks, trace, graph, kernel_count);
-  for (StandardChange& row : table.changes) {
-    row.makespan_ns = GAPLESS_TRY(replay_graph(tasks, graph, row.change)).makespan_ns;
+  for (size_t i = 0; i < table.changes.size(); ++i) {
+    StandardChange& row = table.changes[i];
+    row.makespan_ns = results[i + 1].makespan_ns;
     row.gain = static_cast<double>(table.replayed_ns - row.makespan_ns) /
                static_cast<double>(table.replayed_ns);
   }
@@ -148,24 +180,42 @@ Result<StandardChanges> standard_changes(const StepTasks& tasks, const Trace& tr
   return table;
 }
 
-Result<Efficiencies> measure_efficiencies(const StepTasks& tasks) {
-  const WhatIfResult replayed = GAPLESS_TRY(
-      replay_tasks(tasks, {.zero_completion = true, .zero_scheduler = true, .zero_handoff = true}));
-  if (replayed.busy_ns == 0) {
+namespace {
+
+Result<Efficiencies> efficiencies_of(const StepTasks& tasks, int64_t zero_overhead_ns,
+                                     const StaticPath& longest) {
+  int64_t busy_ns = 0;
+  for (uint32_t task = 0; task < tasks.task_count(); ++task) {
+    busy_ns += tasks.end_ns(task) - tasks.start_ns(task);
+  }
+  if (busy_ns == 0) {
     return fail(ErrorCode::kInvalidInput, "no task ran for any time from {} to {} ns",
                 tasks.window().begin_ns, tasks.window().end_ns);
   }
   Efficiencies found;
   found.makespan_ns = tasks.window_ns();
-  found.zero_overhead_ns = replayed.makespan_ns;
-  found.lower_bound_ns = std::max(static_path(tasks).length_ns, work_bound_ns(tasks));
+  found.zero_overhead_ns = zero_overhead_ns;
+  found.lower_bound_ns = std::max(longest.length_ns, work_bound_ns(tasks));
   const double lower_bound = static_cast<double>(found.lower_bound_ns);
   const double zero_overhead = static_cast<double>(found.zero_overhead_ns);
-  found.parallelism = static_cast<double>(replayed.busy_ns) /
-                      (static_cast<double>(tasks.core_count()) * lower_bound);
+  found.parallelism =
+      static_cast<double>(busy_ns) / (static_cast<double>(tasks.core_count()) * lower_bound);
   found.schedule = lower_bound / zero_overhead;
   found.overhead = zero_overhead / static_cast<double>(found.makespan_ns);
   return found;
+}
+
+}  // namespace
+
+Result<Efficiencies> measure_efficiencies(const StepTasks& tasks) {
+  const WhatIfResult replayed = GAPLESS_TRY(
+      replay_tasks(tasks, {.zero_completion = true, .zero_scheduler = true, .zero_handoff = true}));
+  return efficiencies_of(tasks, replayed.makespan_ns, static_path(tasks));
+}
+
+Result<Efficiencies> measure_efficiencies(const StepTasks& tasks, const StandardChanges& changes,
+                                          const StaticPath& longest) {
+  return efficiencies_of(tasks, changes.zero_overhead_ns, longest);
 }
 
 }  // namespace gapless

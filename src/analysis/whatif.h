@@ -2,10 +2,10 @@
 //
 // What-if: the recorded tasks run again in virtual time, with one thing changed.
 //
-// A list scheduler over the recorded graph: recorded run times, recorded order of ready tasks on
-// each kind of core, and per-task overheads taken from the trace (completion seen, dispatch,
+// A list scheduler over the recorded graph: recorded run times, the order in which ready tasks were
+// seen to be taken, and per-task overheads taken from the trace (completion seen, dispatch,
 // hand-off). Which core runs a task is decided anew, so that on the unchanged trace it may miss the
-// recorded makespan: its error is part of every answer. Costs a few heap operations a task.
+// recorded makespan: its error is part of every answer. Costs some 50 ns a task and replay.
 
 #pragma once
 
@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/critical_path.h"
 #include "analysis/step_tasks.h"
 #include "base/result.h"
 
@@ -59,14 +60,25 @@ struct StandardChanges {
   int64_t replayed_ns = 0;  // the unchanged replay's makespan
   // (replayed - recorded) / recorded: what the replay gets wrong before anything is changed.
   double error = 0.0;
+  int64_t zero_overhead_ns = 0;         // the makespan without completion, scheduler and hand-off
   std::vector<StandardChange> changes;  // the largest gain first
 };
 
 // Each overhead zero, all of them zero, each of the `kernel_count` kernels with most run time in
 // half the time, and twice the cores of each class that ran something. `trace` is the one that
-// `tasks` was made of. Costs a replay for each row.
+// `tasks` was made of. Costs a replay for each row, on as many threads as the machine has (not for
+// small steps); what it finds does not depend on their number.
 Result<StandardChanges> standard_changes(const StepTasks& tasks, const Trace& trace,
                                          uint32_t kernel_count = 5);
+// The same with the graph that make_virtual_graph (virtual_graph.h) made of the tasks, all rows or
+// those without overheads alone.
+struct VirtualGraph;
+struct StandardRows {
+  uint32_t kernel_count = 5;
+  bool has_more_cores = true;
+};
+Result<StandardChanges> standard_changes(const StepTasks& tasks, const Trace& trace,
+                                         const VirtualGraph& graph, const StandardRows& rows);
 
 // work / (n x W_lb) x W_lb / M_0 x M_0 / M: parallelism, schedule and overhead; their product is
 // the share of cores x makespan that is busy.
@@ -82,5 +94,8 @@ struct Efficiencies {
 };
 // Error as for replay_tasks, and when nothing ran.
 Result<Efficiencies> measure_efficiencies(const StepTasks& tasks);
+// The same without a replay of its own, from what was found for the same tasks.
+Result<Efficiencies> measure_efficiencies(const StepTasks& tasks, const StandardChanges& changes,
+                                          const StaticPath& longest);
 
 }  // namespace gapless

@@ -14,12 +14,12 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/bootstrap.h"
+#include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
 #include "kernels/packed_rows.h"
 #include "machine/machine_limits.h"
 #include "profile/profile.h"
-#include "report/quantity.h"
 #include "report/text_table.h"
 
 namespace gapless {

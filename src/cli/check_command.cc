@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
 #include "cli/progress_bar.h"
@@ -23,7 +24,6 @@
 #include "kernels/sampling.h"
 #include "model/generate.h"
 #include "model/quality.h"
-#include "report/quantity.h"
 #include "report/text_table.h"
 
 namespace gapless {

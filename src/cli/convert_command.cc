@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/progress_bar.h"
 #include "formats/conversion_target.h"
 #include "formats/format.h"
-#include "report/quantity.h"
 
 namespace gapless {
 namespace {
@@ -83,8 +83,9 @@ Result<int> run_convert(const ConvertArguments& arguments) {
 std::string format_list() {
   std::string text;
   for (const FormatInfo& info : all_formats()) {
-    const std::string_view direction = info.can_read ? "in, out" : "out";
-    text += fmt::format("  {:<10}{:<10}{:<9}{}\n", info.name, info.extension, direction,
+    std::string_view direction = info.can_read ? "in, out" : "out";
+    if (!info.can_write) direction = "in";
+    text += fmt::format("  {:<11}{:<10}{:<9}{}\n", info.name, info.extension, direction,
                         info.description);
   }
   return text;

@@ -15,13 +15,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
 #include "cli/progress_bar.h"
 #include "kernels/packed_rows.h"
 #include "model/chat_template.h"
 #include "model/generate.h"
-#include "report/quantity.h"
 
 namespace gapless {
 namespace {

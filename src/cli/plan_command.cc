@@ -16,10 +16,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/quantity.h"
 #include "cli/command.h"
 #include "kernels/attention_plan.h"
 #include "kernels/matmul_plan.h"
-#include "report/quantity.h"
 #include "report/text_table.h"
 
 namespace gapless {
@@ -62,11 +62,6 @@ std::string exact_size_text(int64_t bytes) {
 }
 
 double ratio(double value, double divisor) { return divisor == 0.0 ? 0.0 : value / divisor; }
-
-// "1 item", "2 items".
-std::string counted(int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
 
 std::string balance_text(double balance, double mean_cost, int64_t largest_cost,
                          std::string_view unit) {

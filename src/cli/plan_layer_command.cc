@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
 #include "kernels/core_loads.h"
@@ -18,7 +19,6 @@
 #include "model/deal.h"
 #include "model/layer_plan.h"
 #include "profile/profile.h"
-#include "report/quantity.h"
 #include "report/text_table.h"
 
 namespace gapless {

@@ -11,7 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "report/quantity.h"
+#include "base/quantity.h"
 
 namespace gapless {
 namespace {

@@ -11,12 +11,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/progress_bar.h"
 #include "model/checkpoint.h"
 #include "model/model_config.h"
 #include "model/quantize.h"
-#include "report/quantity.h"
 #include "report/text_table.h"
 
 namespace gapless {

@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/quantity.h"
 #include "cli/child_process.h"
 #include "cli/command.h"
 #include "cli/progress_bar.h"
 #include "formats/format.h"
-#include "report/quantity.h"
 #include "report/recordings.h"
 
 namespace gapless {

@@ -15,11 +15,11 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/whatif.h"
+#include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/nearest_name.h"
 #include "cli/progress_bar.h"
 #include "formats/format.h"
-#include "report/quantity.h"
 #include "report/step_report.h"
 #include "report/text_table.h"
 

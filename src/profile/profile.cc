@@ -208,7 +208,23 @@ class Profiler {
     return {};
   }
 
+  // What this machine can do, for the roofline of whoever reads the trace.
+  void record_limits() const {
+    if (!result_.limits) return;
+    const MachineLimits& limits = *result_.limits;
+    set_property("limit.bytes_per_second", fmt::format("{:.6e}", limits.read_bytes_per_s));
+    set_property("limit.flops_per_second", fmt::format("{:.6e}", limits.f32_ops_per_s));
+    const auto set_flops = [](std::string_view kernel, double per_second) {
+      set_property(fmt::format("limit.flops_per_second.{}", kernel),
+                   fmt::format("{:.6e}", per_second));
+    };
+    for (const KernelPlan& kernel : result_.plan.kernels)
+      set_flops(kernel.name, operations_limit(kernel));
+    if (has_head()) set_flops("lm_head", limits.ops_per_s(decoder_.model().weights->head.dtype()));
+  }
+
   Result<void> record_steps() {
+    record_limits();
     RecorderOptions recorder;
     recorder.path = options_.trace_path;
     if (!start_recording(recorder))
@@ -276,17 +292,19 @@ class Profiler {
     return {};
   }
 
-  // The attention multiplies in the cache's type (s8 pages in f32), all else in the weights'.
-  double limit_of(const KernelPlan& kernel) const {
+  // The attention multiplies in the cache's type (s8 pages in f32), matmuls in the weights'.
+  double operations_limit(const KernelPlan& kernel) const {
     const MachineLimits& limits = *result_.limits;
     const StepModel& model = decoder_.model();
+    if (kernel.is_matmul) return limits.ops_per_s(model.weights->dtype);
     const bool is_attention = kernel.kernel == LayerKernel::kAttention;
     const bool is_bf16_attention = is_attention && model.kv.dtype == DType::kBf16;
-    double ops = limits.f32_ops_per_s;
-    if (is_bf16_attention) ops = limits.bf16_ops_per_s;
-    if (kernel.is_matmul) ops = limits.ops_per_s(model.weights->dtype);
-    return std::max(static_cast<double>(kernel.weight_bytes) / limits.read_bytes_per_s,
-                    static_cast<double>(kernel.flops) / ops);
+    return is_bf16_attention ? limits.bf16_ops_per_s : limits.f32_ops_per_s;
+  }
+
+  double limit_of(const KernelPlan& kernel) const {
+    return std::max(static_cast<double>(kernel.weight_bytes) / result_.limits->read_bytes_per_s,
+                    static_cast<double>(kernel.flops) / operations_limit(kernel));
   }
 
   void count_limits() {

@@ -8,7 +8,7 @@
 
 #include <fmt/core.h>
 
-#include "report/quantity.h"
+#include "base/quantity.h"
 #include "report/text_table.h"
 
 namespace gapless {

@@ -9,7 +9,8 @@
 
 #include <fmt/core.h>
 
-#include "report/quantity.h"
+#include "analysis/step_analysis.h"
+#include "base/quantity.h"
 
 namespace gapless {
 namespace {
@@ -146,6 +147,9 @@ std::string verdict_of(const StepReport& report) {
   const size_t cores = report.bubbles.core_ns.size();
   const double busy = report.average_busy_cores();
   const std::string evidence = fmt::format("{:.1f} of {} cores are busy on average", busy, cores);
+  if (report.quality.withholds_verdict)
+    return fmt::format("no verdict, the trace cannot carry one: {} ({})", report.quality.reason(),
+                       evidence);
   if (busy >= kBusyEnough * static_cast<double>(cores))
     return fmt::format("{}: what is left to win is in the kernels, not between them ({}){}",
                        evidence, largest_bubble_text(report), overhead_text(report));
@@ -156,36 +160,32 @@ std::string verdict_of(const StepReport& report) {
                      loss_text(*report.efficiencies));
 }
 
-void add_changes(const StepTasks& tasks, const Trace& trace, const ReportOptions& options,
-                 StepReport& report) {
-  if (tasks.edge_count() == 0) {
-    report.warnings.emplace_back(
-        "the trace has no edges: what waited for what is not known, and nothing can be replayed");
-    return;
-  }
-  Result<StandardChanges> changes =
-      standard_changes(tasks, trace, static_cast<uint32_t>(options.top));
-  if (!changes) {
-    report.warnings.push_back(changes.error().message);
-    return;
-  }
-  const double error = changes->error;
-  if (std::abs(error) > options.max_replay_error) {
+// Replays that are too far off say nothing.
+void take_changes(StepAnalysis& analysis, const ReportOptions& options, StepReport& report) {
+  if (!analysis.no_changes.empty()) report.warnings.push_back(analysis.no_changes);
+  if (!analysis.changes) return;
+  const StandardChanges& changes = *analysis.changes;
+  if (std::abs(changes.error) > options.max_replay_error) {
     report.warnings.push_back(fmt::format(
         "replaying the recorded tasks takes {} instead of {} ({:+.1f} %): what-ifs are withheld",
-        format_duration(changes->replayed_ns), format_duration(changes->recorded_ns),
-        error * 100.0));
+        format_duration(changes.replayed_ns), format_duration(changes.recorded_ns),
+        changes.error * 100.0));
     return;
   }
-  report.changes = *std::move(changes);
-  Result<Efficiencies> efficiencies = measure_efficiencies(tasks);
-  if (efficiencies) report.efficiencies = *efficiencies;
+  if (analysis.has_overheads_only)
+    report.warnings.push_back(fmt::format(
+        "what-ifs are of overheads alone, because the step has {} tasks; `gapless whatif` tries "
+        "kernels and cores",
+        report.tasks->task_count()));
+  report.changes = std::move(analysis.changes);
+  report.efficiencies = analysis.efficiencies;
 }
 
 void add_trace_warnings(const Trace& trace, const StepTasks& tasks, StepReport& report) {
   for (const Finding& finding : trace.findings)
     if (finding.severity != Severity::kInfo) report.warnings.push_back(finding.text);
-  for (const std::string& missing : report.bubbles.missing) report.warnings.push_back(missing);
+  for (const QualityFinding& finding : report.quality.findings)
+    if (finding.level != QualityLevel::kFine) report.warnings.push_back(finding.text);
   if (tasks.cut_count() > 0)
     report.warnings.push_back(fmt::format(
         "{} tasks reach beyond the step: only their part in it counts", tasks.cut_count()));
@@ -217,21 +217,30 @@ Result<StepReport> make_step_report(const Trace& trace, const std::string& sourc
 
   const TimeRange window = found.windows[report.step];
   const std::vector<uint32_t>& lanes = found.lanes;
-  report.kernels = GAPLESS_TRY(kernel_times(trace, {.window = window, .lanes = lanes}));
+  report.tasks = GAPLESS_TRY(StepTasks::create(trace, window, lanes));
+  const StepTasks& tasks = *report.tasks;
+  report.limits = recorded_limits(trace, options.limits);
+  StepAnalysis analysis =
+      GAPLESS_TRY(analyse_step(trace, tasks,
+                               {.steps = found.windows,
+                                .limits = report.limits,
+                                .kernel_count = static_cast<uint32_t>(options.top)}));
+  report.kernels = std::move(analysis.kernels);
   for (const KernelTime& kernel : report.kernels.kernels)
     report.kernel_names.emplace_back(kernel_name(trace, kernel));
   for (const uint32_t lane : lanes) report.core_names.push_back(trace.lanes[lane].name);
-  report.tasks = GAPLESS_TRY(StepTasks::create(trace, window, lanes));
-  const StepTasks& tasks = *report.tasks;
   report.edge_count = tasks.edge_count();
   for (uint32_t task = 0; task < tasks.task_count(); ++task)
     report.task_rows.push_back(tasks.row(task));
-  report.bubbles = partition_bubbles(tasks);
+  report.bubbles = std::move(analysis.bubbles);
   report.overhead = measure_overhead(tasks);
-  report.path = observed_path(tasks);
+  report.path = std::move(analysis.path);
   report.path_kernels = path_kernels(tasks, report.path);
-  report.longest = static_path(tasks);
-  add_changes(tasks, trace, options, report);
+  report.longest = std::move(analysis.longest);
+  report.groups = std::move(analysis.groups);
+  report.roofline = std::move(analysis.roofline);
+  report.quality = std::move(analysis.quality);
+  take_changes(analysis, options, report);
   add_trace_warnings(trace, tasks, report);
   report.verdict = verdict_of(report);
   return report;

@@ -17,7 +17,10 @@
 #include "analysis/bubbles.h"
 #include "analysis/critical_path.h"
 #include "analysis/kernel_times.h"
+#include "analysis/roofline.h"
 #include "analysis/step_tasks.h"
+#include "analysis/task_groups.h"
+#include "analysis/trace_quality.h"
 #include "analysis/whatif.h"
 #include "base/result.h"
 #include "trace/trace.h"
@@ -31,6 +34,8 @@ struct ReportOptions {
   size_t top = 8;
   // A replay that is further off says nothing.
   double max_replay_error = 0.03;
+  // What the device can do; where it is 0, what the trace says.
+  RoofLimits limits = {};
 };
 
 // From dispatch to finish against start to end: what a task costs beside its run.
@@ -63,6 +68,10 @@ struct StepReport {
   std::vector<KernelTime> path_kernels;  // run time on the path by kernel, the largest first
   StaticPath longest;
   uint64_t edge_count = 0;
+  TaskGroups groups;
+  RoofLimits limits;                 // 0: not known
+  std::optional<Roofline> roofline;  // nothing when no task has bytes or flops
+  TraceQuality quality;
   // Nothing when the tasks have no edges.
   std::optional<Efficiencies> efficiencies;
   std::optional<StandardChanges> changes;

@@ -74,6 +74,59 @@ Json changes_json(const StandardChanges& changes) {
           {"lines", lines}};
 }
 
+Json groups_json(const Trace& trace, const TaskGroups& groups) {
+  Json kernels = Json::array();
+  for (const KernelFan& kernel : groups.kernels)
+    kernels.push_back({{"name", kernel.kernel == kNoIndex ? "" : trace.names[kernel.kernel]},
+                       {"tasks", kernel.task_count},
+                       {"layers", kernel.layer_count},
+                       {"median_per_layer", kernel.median_per_layer},
+                       {"max_per_layer", kernel.max_per_layer},
+                       {"mean_producers", kernel.mean_fan_in()},
+                       {"max_producers", kernel.max_producers},
+                       {"mean_consumers", kernel.mean_fan_out()},
+                       {"max_consumers", kernel.max_consumers}});
+  return {{"layers", groups.layer_count}, {"kernels", kernels}};
+}
+
+Json roofline_json(const Trace& trace, const StepReport& report) {
+  const Roofline& roofline = *report.roofline;
+  Json kernels = Json::array();
+  for (const KernelRoof& roof : roofline.kernels)
+    kernels.push_back({{"name", roof.kernel == kNoIndex ? "" : trace.names[roof.kernel]},
+                       {"tasks", roof.task_count},
+                       {"tasks_without_cost", roof.unknown_count},
+                       {"bytes", roof.bytes},
+                       {"flops", roof.flops},
+                       {"wall_ns", roof.wall_ns},
+                       {"mean_concurrency", roof.mean_concurrency},
+                       {"bytes_per_second", roof.bytes_per_second()},
+                       {"flops_per_second", roof.flops_per_second()},
+                       {"share_of_limit", roof.share_of_limit(report.limits)},
+                       {"is_memory_bound", roof.is_memory_bound(report.limits)},
+                       {"limit_ns", roof.limit_ns(report.limits)}});
+  return {{"limit_bytes_per_second", report.limits.bytes_per_second},
+          {"limit_flops_per_second", report.limits.flops_per_second},
+          {"bytes", roofline.bytes},
+          {"flops", roofline.flops},
+          {"running_ns", roofline.running_ns},
+          {"limit_ns", roofline.limit_ns},
+          {"kernels", kernels}};
+}
+
+Json quality_json(const TraceQuality& quality) {
+  Json findings = Json::array();
+  for (const QualityFinding& finding : quality.findings)
+    findings.push_back({{"check", quality_check_name(finding.check)},
+                        {"level", quality_level_name(finding.level)},
+                        {"text", finding.text}});
+  Json json = {{"withholds_verdict", quality.withholds_verdict},
+               {"dominant_gap_ns", quality.dominant_gap_ns},
+               {"findings", findings}};
+  if (quality.observer_share) json["observer_share"] = *quality.observer_share;
+  return json;
+}
+
 }  // namespace
 
 std::string report_json(const Trace& trace, const StepReport& report) {
@@ -99,6 +152,9 @@ std::string report_json(const Trace& trace, const StepReport& report) {
         {"share", report.overhead.share()}}}};
   if (report.efficiencies) json["efficiencies"] = efficiencies_json(*report.efficiencies);
   if (report.changes) json["what_if"] = changes_json(*report.changes);
+  json["groups"] = groups_json(trace, report.groups);
+  if (report.roofline) json["roofline"] = roofline_json(trace, report);
+  json["quality"] = quality_json(report.quality);
   json["notes"] = report.warnings;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

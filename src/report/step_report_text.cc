@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/core.h>
 
-#include "report/quantity.h"
+#include "base/quantity.h"
 #include "report/step_report.h"
 #include "report/text_table.h"
 
@@ -22,6 +23,20 @@ std::string step_text(const StepReport& report) {
                             report.step_count, format_duration(report.step_lengths.front()),
                             format_duration(report.step_lengths.back()),
                             format_duration(report.step_lengths[report.step_lengths.size() / 2]));
+}
+
+std::string graph_text(const StepReport& report) {
+  const TaskGroups& groups = report.groups;
+  uint32_t widest = 0;
+  for (const KernelFan& kernel : groups.kernels) widest = std::max(widest, kernel.max_consumers);
+  const uint32_t tasks = report.tasks->task_count();
+  std::string text = fmt::format("{} tasks of {} kernels, {} edges", tasks, groups.kernels.size(),
+                                 report.edge_count);
+  if (report.edge_count == 0) return text;
+  return text + fmt::format("; {} through the kernels; {:.1f} consumers a task, {} at most",
+                            counted(groups.layer_count, "round"),
+                            static_cast<double>(report.edge_count) / static_cast<double>(tasks),
+                            widest);
 }
 
 void add_partition(std::string& text, const StepReport& report) {
@@ -42,21 +57,50 @@ void add_partition(std::string& text, const StepReport& report) {
   text += "\n" + align_columns(rows, "lrrr");
 }
 
+// Tasks of the kernel in a layer that has some, as the median.
+std::string per_layer_text(const StepReport& report, uint32_t kernel) {
+  for (const KernelFan& fan : report.groups.kernels)
+    if (fan.kernel == kernel) return std::to_string(fan.median_per_layer);
+  return "";
+}
+
+// What the kernel moves a second while it runs, and of which limit that is how much.
+void add_roof_cells(const StepReport& report, uint32_t kernel, TableRow& row) {
+  if (!report.roofline) return;
+  for (const KernelRoof& roof : report.roofline->kernels) {
+    if (roof.kernel != kernel || (roof.bytes == 0 && roof.flops == 0)) continue;
+    row.push_back(fmt::format("{:.1f}", roof.bytes_per_second() * 1e-9));
+    row.push_back(fmt::format("{:.1f}", roof.flops_per_second() * 1e-9));
+    const double share = roof.share_of_limit(report.limits);
+    if (share > 0.0)
+      row.push_back(fmt::format("{} of {}", format_share(share),
+                                roof.is_memory_bound(report.limits) ? "memory" : "compute"));
+  }
+}
+
 void add_kernels(std::string& text, const StepReport& report, size_t top) {
   const int64_t all = report.kernels.busy_ns + report.kernels.idle_ns;
   std::vector<TableRow> rows = {
-      {"KERNEL", "RUNS", "CORE TIME", "SHARE", "MEDIAN", "LONGEST", "ON THE PATH"}};
+      {"KERNEL", "RUNS", "A LAYER", "CORE TIME", "SHARE", "MEDIAN", "LONGEST", "ON THE PATH"}};
+  if (report.roofline) {
+    rows.front().push_back("GB/S");
+    rows.front().push_back("GFLOP/S");
+    if (report.roofline->limit_ns > 0.0) rows.front().push_back("OF THE LIMIT");
+  }
   for (size_t i = 0; i < std::min(top, report.kernels.kernels.size()); ++i) {
     const KernelTime& kernel = report.kernels.kernels[i];
     int64_t on_path = 0;
     for (const KernelTime& part : report.path_kernels)
       if (part.name == kernel.name) on_path = part.self_ns;
-    rows.push_back({printable(report.kernel_names[i]), std::to_string(kernel.run_count),
-                    format_duration(kernel.self_ns), share_text(kernel.self_ns, all),
-                    format_duration(kernel.median_ns), format_duration(kernel.max_ns),
-                    on_path == 0 ? "" : format_duration(on_path)});
+    TableRow row = {
+        printable(report.kernel_names[i]),   std::to_string(kernel.run_count),
+        per_layer_text(report, kernel.name), format_duration(kernel.self_ns),
+        share_text(kernel.self_ns, all),     format_duration(kernel.median_ns),
+        format_duration(kernel.max_ns),      on_path == 0 ? "" : format_duration(on_path)};
+    add_roof_cells(report, kernel.name, row);
+    rows.push_back(std::move(row));
   }
-  text += "\n" + align_columns(rows, "lrrrrrr");
+  text += "\n" + align_columns(rows, "lrrrrrrrrrl");
   if (report.kernels.kernels.size() > top)
     text += fmt::format("and {} more\n", report.kernels.kernels.size() - top);
 }
@@ -142,6 +186,7 @@ std::string report_text(const Trace& trace, const StepReport& report,
     add_fact(text, "longest chain",
              fmt::format("{} of tasks alone, {} of them", format_duration(report.longest.length_ns),
                          report.longest.chain.size()));
+  add_fact(text, "graph", graph_text(report));
   add_partition(text, report);
   add_kernels(text, report, options.top);
   add_changes(text, report, options.top);

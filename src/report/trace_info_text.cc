@@ -10,7 +10,7 @@
 
 #include <fmt/core.h>
 
-#include "report/quantity.h"
+#include "base/quantity.h"
 #include "report/text_table.h"
 #include "report/trace_info.h"
 
