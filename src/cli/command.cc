@@ -6,8 +6,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <string>
+#include <system_error>
 
 #include "report/text_table.h"
 
@@ -40,6 +42,25 @@ void print_note(std::string_view command, std::string_view kind, std::string_vie
   std::fflush(stdout);
   const std::string line = fmt::format("gapless {}: {}: {}\n", command, kind, printable(text));
   std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+Result<void> check_page_path(const std::string& page, std::initializer_list<std::string> traces) {
+  for (const std::string& trace : traces) {
+    std::error_code error;
+    if (std::filesystem::equivalent(trace, page, error) && !error)
+      return fail(ErrorCode::kUsage, "--html {}; would write over a trace", page);
+  }
+  return {};
+}
+
+Result<void> print_page_path(std::string_view command, const std::string& page, bool json) {
+  if (json) {
+    print_note(command, "note", fmt::format("the page is {}", page));
+    return {};
+  }
+  std::string line = "\n";
+  add_fact(line, "page", fmt::format("{}; it opens in a browser, from disk", printable(page)));
+  return print(line);
 }
 
 void print_findings(std::string_view command, const Trace& trace) {

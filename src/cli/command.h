@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -26,12 +27,14 @@ RunCommand define_plan(CLI::App& command);
 // A command within plan.
 RunCommand define_plan_layer(CLI::App& command);
 RunCommand define_report(CLI::App& command);
+RunCommand define_diff(CLI::App& command);
 RunCommand define_whatif(CLI::App& command);
 RunCommand define_profile(CLI::App& command);
 RunCommand define_generate(CLI::App& command);
 RunCommand define_check(CLI::App& command);
 RunCommand define_quantize(CLI::App& command);
 RunCommand define_bench(CLI::App& command);
+RunCommand define_synth(CLI::App& command);
 RunCommand define_completion(CLI::App& command);
 
 // Refuses what is below 0 or not finite, with a sentence.
@@ -45,6 +48,12 @@ Result<void> print(std::string_view text);
 
 // To standard error, after what was printed so far: "gapless convert: warning: ...".
 void print_note(std::string_view command, std::string_view kind, std::string_view text);
+
+// A page must not be written over a trace that is read.
+Result<void> check_page_path(const std::string& page, std::initializer_list<std::string> traces);
+// Says where the page is. Standard output is JSON and nothing else where that was asked for: then
+// it is a note.
+Result<void> print_page_path(std::string_view command, const std::string& page, bool json);
 
 // Warnings and errors among the findings of a trace, one line each; of many of the same kind the
 // first few, and how many more there are.

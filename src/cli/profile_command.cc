@@ -17,6 +17,7 @@
 #include "machine/machine_limits.h"
 #include "profile/profile.h"
 #include "profile/profile_text.h"
+#include "report/page_data.h"
 #include "report/step_report.h"
 #include "trace/trace_file.h"
 
@@ -35,6 +36,7 @@ struct ProfileArguments {
   bool no_trace = false;
   bool no_limits = false;
   std::string output = "profile.gapless";
+  std::string html;
   bool json = false;
 };
 
@@ -64,13 +66,21 @@ Result<void> check_arguments(const ProfileArguments& arguments) {
   return {};
 }
 
-// Writes the file for Perfetto; gives what the report says of the trace in short.
-Result<std::string> finish_trace(const std::string& trace_path, const std::string& perfetto) {
+// Writes the file for Perfetto and, where asked for, the page; gives what the report says of the
+// trace in short.
+Result<std::string> finish_trace(const ProfileArguments& arguments, const std::string& perfetto) {
+  const std::string& trace_path = arguments.output;
   const Trace trace = GAPLESS_TRY(read_trace_file(trace_path));
   GAPLESS_TRY(write_trace(trace, perfetto, Format::kPerfetto, {}));
-  const Result<StepReport> report = make_step_report(trace, trace_path);
-  if (!report) return report.error();
-  return fmt::format("\n{}\n`gapless report {}` says more.\n", report_summary(*report), trace_path);
+  const StepReport report = GAPLESS_TRY(make_step_report(trace, trace_path));
+  const std::string summary = report_summary(report);
+  if (arguments.html.empty())
+    return fmt::format(
+        "\n{0}\n`gapless report {1}` says more; `gapless report {1} --html report.html` draws "
+        "it.\n",
+        summary, trace_path);
+  GAPLESS_TRY(write_report_page(arguments.html, trace, report));
+  return fmt::format("\n{}\n`gapless report {}` says more.\n", summary, trace_path);
 }
 
 Result<ProfileOptions> profile_options(const ProfileArguments& arguments) {
@@ -122,10 +132,12 @@ Result<int> run_profile(ProfileArguments& arguments) {
   std::string summary;
   if (!arguments.no_trace) {
     subject.perfetto_path = perfetto_path(options.trace_path);
-    summary = GAPLESS_TRY(finish_trace(options.trace_path, subject.perfetto_path));
+    summary = GAPLESS_TRY(finish_trace(arguments, subject.perfetto_path));
   }
   GAPLESS_TRY(print(arguments.json ? profile_json(subject, result)
                                    : profile_text(subject, result) + summary));
+  if (!arguments.html.empty())
+    GAPLESS_TRY(print_page_path("profile", arguments.html, arguments.json));
   return 0;
 }
 
@@ -165,7 +177,12 @@ RunCommand define_profile(CLI::App& command) {
                   "The trace; the same for Perfetto is written\n"
                   "beside it (default profile.gapless)")
       ->option_text("PATH");
-  command.add_flag("--no-trace", arguments->no_trace, "Do not record");
+  CLI::Option* html =
+      command
+          .add_option("--html", arguments->html,
+                      "Write the report as a page to look at, too: one\nfile that needs no network")
+          ->option_text("FILE");
+  command.add_flag("--no-trace", arguments->no_trace, "Do not record")->excludes(html);
   command.add_flag("--no-validate", arguments->no_validate,
                    "Do not check the first layer against the reference");
   command.add_flag("--no-limits", arguments->no_limits,

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/progress_bar.h"
 #include "formats/format.h"
+#include "report/page_data.h"
 #include "report/step_report.h"
 
 namespace gapless {
@@ -18,11 +19,15 @@ struct ReportArguments {
   std::string trace;
   std::optional<size_t> step;
   size_t top = 8;
+  double memory_gbs = 0.0;
+  double compute_gflops = 0.0;
+  std::string html;
   bool json = false;
   bool tracr_labels_by_key_order = false;
 };
 
 Result<int> run_report(const ReportArguments& arguments) {
+  GAPLESS_TRY(check_page_path(arguments.html, {arguments.trace}));
   ProgressBar bar("reading", ProgressUnit::kBytes);
   const Trace trace = GAPLESS_TRY(
       read_trace(arguments.trace, {.tracr_labels_by_key_order = arguments.tracr_labels_by_key_order,
@@ -31,9 +36,14 @@ Result<int> run_report(const ReportArguments& arguments) {
   ReportOptions options;
   options.step = arguments.step;
   options.top = arguments.top;
+  options.limits.bytes_per_second = arguments.memory_gbs * 1e9;
+  options.limits.flops_per_second = arguments.compute_gflops * 1e9;
   const StepReport report = GAPLESS_TRY(make_step_report(trace, arguments.trace, options));
+  if (!arguments.html.empty()) GAPLESS_TRY(write_report_page(arguments.html, trace, report));
   GAPLESS_TRY(
       print(arguments.json ? report_json(trace, report) : report_text(trace, report, options)));
+  if (!arguments.html.empty())
+    GAPLESS_TRY(print_page_path("report", arguments.html, arguments.json));
   return 0;
 }
 
@@ -52,6 +62,20 @@ RunCommand define_report(CLI::App& command) {
   command.add_option("--top", arguments->top, "Rows of each table (default 8)")
       ->check(CLI::Range(1, 1'000'000).description(""))
       ->option_text("N");
+  command
+      .add_option("--memory-gbs", arguments->memory_gbs,
+                  "What the device's memory gives, in GB/s\n(default: what the trace says)")
+      ->check(from_zero_on())
+      ->option_text("X");
+  command
+      .add_option("--compute-gflops", arguments->compute_gflops,
+                  "What its cores compute together, in GFLOP/s\n(default: what the trace says)")
+      ->check(from_zero_on())
+      ->option_text("X");
+  command
+      .add_option("--html", arguments->html,
+                  "Write a page to look at, too: one file that\nneeds no network")
+      ->option_text("FILE");
   command.add_flag("--json", arguments->json, "Everything, as JSON");
   add_tracr_option(command, arguments->tracr_labels_by_key_order);
   command.footer(
@@ -62,6 +86,7 @@ RunCommand define_report(CLI::App& command) {
       "Examples:\n"
       "  gapless report profile.gapless\n"
       "  gapless report --step 0 --top 20 trace.gapless\n"
+      "  gapless report --html report.html trace.gapless\n"
       "  gapless report --json trace.gapless | jq .partition.causes_ns");
   return [arguments] { return run_report(*arguments); };
 }

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What differs between two steps: the sentence, the tiles and the tables, of the data that
+// src/report/diff_json.cc makes. Where it is not there, the two reports have to do.
+import { card, element, make_table } from './charts.js';
+import { kCauseWords } from './details.js';
+import { format_count, format_ns, format_share } from './page_data.js';
+
+// {first, second} of any figure; absent ones are NaN.
+function both(pair) {
+  return { first: pair?.first ?? NaN, second: pair?.second ?? NaN };
+}
+
+function signed(ns) {
+  if (!Number.isFinite(ns)) return '–';
+  return `${ns < 0 ? '−' : '+'}${format_ns(Math.abs(ns))}`;
+}
+
+function change(pair) {
+  const { first, second } = both(pair);
+  const share = second / first - 1;
+  if (!Number.isFinite(share)) return '';
+  return `${share < 0 ? '−' : '+'}${format_share(Math.abs(share))}`;
+}
+
+function makespans(diff, steps) {
+  return { first: diff.first?.makespan_ns ?? steps[0].window_ns,
+    second: diff.second?.makespan_ns ?? steps[1].window_ns };
+}
+
+export function diff_verdict(diff, steps) {
+  if (diff.verdict) return diff.verdict;
+  const { first, second } = makespans(diff, steps);
+  const how = second < first ? 'shorter' : 'longer';
+  return `B is ${format_ns(Math.abs(second - first))} ${how}: ` +
+    `${format_ns(first)} became ${format_ns(second)}`;
+}
+
+export function diff_tiles(diff, steps) {
+  const lengths = makespans(diff, steps);
+  const figure = (read) => ({ first: read(steps[0].report), second: read(steps[1].report) });
+  const pair_tile = (name, pair, format, note) => [name,
+    `${format(pair.first)} → ${format(pair.second)}`, note ?? change(pair)];
+  const busy = figure((report) => report.average_busy_cores);
+  const cores = steps.map((step) => step.cores.length);
+  const ratio = diff.ratio?.value ?? lengths.second / lengths.first;
+  const interval = diff.ratio?.has_interval
+    ? `95 %: ${diff.ratio.low.toFixed(3)} to ${diff.ratio.high.toFixed(3)}` : 'B over A';
+  return [
+    pair_tile('step', lengths, format_ns),
+    ['difference', signed(lengths.second - lengths.first), change(lengths)],
+    ['ratio', Number.isFinite(ratio) ? ratio.toFixed(3) : '–', interval],
+    pair_tile('busy cores', busy, (value) => value?.toFixed(1) ?? '–',
+      `of ${cores.join(' and ')}`),
+    pair_tile('overhead', figure((report) => report.task_overhead?.share), format_share,
+      'of dispatch to finish'),
+    pair_tile('longest chain', figure((report) => report.longest_chain?.ns), format_ns),
+  ];
+}
+
+function pair_columns(title, read, format) {
+  return [
+    { title, value: (row) => both(read(row)).first, is_number: true,
+      text: (row) => format(both(read(row)).first) },
+    { title: '→', value: (row) => both(read(row)).second, is_number: true,
+      text: (row) => format(both(read(row)).second) },
+  ];
+}
+
+function effect_column(title, read, largest) {
+  return { title, value: read, is_number: true, text: (row) => signed(read(row)),
+    bar: (row) => read(row) / largest, is_signed: true };
+}
+
+function largest_of(rows, read) {
+  return Math.max(1, ...rows.map((row) => Math.abs(read(row)) || 0));
+}
+
+function kernels_diff_card(page, rows) {
+  const read = (row) => row.wall_effect_ns;
+  const name_of = (row) => (row.second_name && row.second_name !== row.name
+    ? `${row.name} → ${row.second_name}` : row.name);
+  return card('Kernels, A → B', 'effect: core time over cores', 'wide', make_table({
+    rows, limit: 12, empty: 'No kernel ran.', memory: page.memory_of('kernels diff'),
+    columns: [
+      { title: 'kernel', value: name_of, swatch: (row) => page.colours.kernel(row.name) },
+      ...pair_columns('runs', (row) => row.count, format_count),
+      ...pair_columns('core time', (row) => row.run_ns, format_ns),
+      ...pair_columns('on the path', (row) => row.path_ns, format_ns),
+      effect_column('effect', read, largest_of(rows, read)),
+    ],
+    on_click: (row) => page.choose_kernel(row.name,
+      [...(row.first_names ?? []), ...(row.second_names ?? [])]),
+    is_chosen: (row) => page.chosen_kernel === row.name,
+  }));
+}
+
+function causes_diff_card(page, rows) {
+  const read = (row) => row.effect_ns;
+  const title = 'Idle by cause, A → B';
+  return card(title, 'effect: idle time over cores', '', make_table({
+    rows, limit: 12, memory: page.memory_of('causes diff'),
+    columns: [
+      { title: 'cause', value: (row) => row.name, swatch: (row) => page.colours.cause(row.name) },
+      ...pair_columns('idle', (row) => row.ns, format_ns),
+      effect_column('effect', read, largest_of(rows, read)),
+    ],
+    on_click: (row) => row.name in kCauseWords && page.choose_cause(row.name),
+    is_chosen: (row) => page.chosen_cause === row.name,
+  }));
+}
+
+function path_diff_card(page, rows) {
+  const read = (row) => row.ns.second - row.ns.first;
+  return card('Critical path, A → B', null, '', make_table({
+    rows, limit: 12, memory: page.memory_of('path diff'),
+    columns: [
+      { title: 'part', value: (row) => row.name,
+        swatch: (row) => (row.name === 'run' ? 'var(--busy)' : page.colours.path_part(row.name)) },
+      ...pair_columns('time', (row) => row.ns, format_ns),
+      effect_column('difference', read, largest_of(rows, read)),
+    ],
+  }));
+}
+
+function focus_card(focus) {
+  const rows = [['core time', 'run_ns'], ['in which one of them ran', 'union_ns'],
+    ['of that, nothing else ran', 'exposed_ns'], ['of that, hidden', 'hidden_ns'],
+    ['on the path', 'path_ns'], ['from first start to last end', 'extent_ns'],
+    ['other kernels meanwhile', 'other_run_ns'], ['idle meanwhile', 'idle_ns']]
+    .map(([name, key]) => ({ name, times: { first: focus.first?.[key],
+      second: focus.second?.[key] } }));
+  const read = (row) => both(row.times).second - both(row.times).first;
+  const sentence = Number.isFinite(focus.filled_ns)
+    ? `Of the idle time a core had among them, ${format_ns(focus.filled_ns)} is filled by other ` +
+      `kernels now and ${format_ns(focus.gone_ns)} is gone.` : null;
+  return card(`Focus: ${focus.name}`, (focus.kernels ?? []).join(', '), 'wide', make_table({
+    rows, limit: 12,
+    columns: [{ title: 'time', value: (row) => row.name },
+      ...pair_columns('A', (row) => row.times, format_ns),
+      effect_column('difference', read, largest_of(rows, read))],
+  }), sentence ? element('p', { class: 'quiet', text: sentence }) : null);
+}
+
+// {name, ns: {first, second}} of two objects by name.
+function pair_rows(first, second) {
+  return Object.keys({ ...first, ...second }).map((name) =>
+    ({ name, ns: { first: first?.[name] ?? 0, second: second?.[name] ?? 0 } }));
+}
+
+function cause_rows(diff, steps) {
+  if (diff.causes) {
+    return diff.causes.map((row) =>
+      ({ name: row.cause, ns: row.idle_ns, effect_ns: row.wall_effect_ns }));
+  }
+  const [first, second] = steps.map((step) => step.report.partition?.causes_ns);
+  const [first_cores, second_cores] = steps.map((step) => Math.max(1, step.cores.length));
+  return pair_rows(first, second).map((row) =>
+    ({ ...row, effect_ns: row.ns.second / second_cores - row.ns.first / first_cores }));
+}
+
+function part_rows(diff, steps) {
+  if (diff.path_parts) return diff.path_parts.map((row) => ({ name: row.part, ns: row.ns }));
+  return pair_rows(...steps.map((step) => step.report.critical_path?.parts_ns));
+}
+
+export function diff_cards(page, diff, steps) {
+  const is_there = (row) => row.ns.first !== 0 || row.ns.second !== 0;
+  return [kernels_diff_card(page, diff.kernels ?? []),
+    element('div', { class: 'narrow column' },
+      causes_diff_card(page, cause_rows(diff, steps).filter(is_there)),
+      path_diff_card(page, part_rows(diff, steps).filter(is_there))),
+    ...(diff.focuses ?? []).map(focus_card)];
+}
