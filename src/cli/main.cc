@@ -36,11 +36,13 @@ constexpr CommandEntry kCommands[] = {
     {"quantize", "Write a checkpoint with int8 weights", define_quantize},
     {"bench", "Time decode steps over batches, contexts and types", define_bench},
     {"report", "Say where the core time of a step went, and what would change it", define_report},
+    {"diff", "Say why one step takes longer than another", define_diff},
     {"whatif", "Replay a step with something changed", define_whatif},
     {"info", "Say what a trace holds", define_info},
     {"convert", "Turn a trace into another format, for Perfetto or Paraver", define_convert},
     {"record", "Run an instrumented program and collect its trace", define_record},
     {"plan", "Say how a kernel's work would be cut, and what it would take", define_plan},
+    {"synth", "Make up a capture whose forward passes are known", define_synth},
     {"completion", "Print the script that completes gapless in a shell", define_completion},
 };
 

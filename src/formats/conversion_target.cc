@@ -48,6 +48,7 @@ Result<Format> choose_format(const ConversionRequest& request) {
   if (format) return *format;
   std::string known;
   for (const FormatInfo& info : all_formats()) {
+    if (!info.can_write) continue;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", info.extension);
   }
   return fail(ErrorCode::kUsage,

@@ -9,18 +9,21 @@
 #include <system_error>
 
 #include "base/input_stream.h"
+#include "formats/ascend_csv.h"
 #include "formats/chrome_json.h"
 #include "formats/fxt.h"
 #include "formats/paraver.h"
 #include "formats/perfetto.h"
+#include "formats/swimlane_reader.h"
 #include "formats/tracr.h"
+#include "trace/kernel_table.h"
 #include "trace/trace_file.h"
 #include "trace/trace_file_writer.h"
 
 namespace gapless {
 namespace {
 
-constexpr std::array<FormatInfo, 6> kFormats = {{
+constexpr std::array<FormatInfo, 8> kFormats = {{
     {Format::kGapless, "gapless", ".gapless", false, true, true, true,
      "Gapless trace file: keeps everything"},
     {Format::kTracr, "tracr", ".tracr", true, true, true, false,
@@ -33,10 +36,15 @@ constexpr std::array<FormatInfo, 6> kFormats = {{
      "Fuchsia trace format, for ui.perfetto.dev"},
     {Format::kParaver, "paraver", ".prv", false, false, true, false,
      "Paraver: .prv with .pcf and .row beside it"},
+    {Format::kSwimlane, "swimlane", ".json", false, true, false, false,
+     "swimlane records of simpler, with deps.json and name map beside them"},
+    {Format::kAscendCsv, "ascend-csv", ".csv", false, true, false, false,
+     "kernel_details.csv or op_summary*.csv of the Ascend profiler"},
 }};
 
 constexpr std::string_view kWhatWeRead =
-    "a Gapless trace file, Chrome JSON (plain or gzip) or a TraCR directory";
+    "a Gapless trace file, Chrome JSON (plain or gzip), a TraCR directory, simpler's swimlane "
+    "records or an Ascend profiler's CSV";
 
 // Enough for any first record that tells a format; the Perfetto check follows one whole packet.
 constexpr size_t kSniffBytes = 4096;
@@ -102,7 +110,9 @@ std::optional<Format> format_of_bytes(std::string_view bytes) {
   }
   if (bytes.starts_with("#Paraver ")) return Format::kParaver;
   if (bytes.starts_with(kFxtMagic)) return Format::kFxt;
+  if (looks_like_swimlane(bytes)) return Format::kSwimlane;
   if (looks_like_chrome_json(bytes)) return Format::kChromeJson;
+  if (looks_like_ascend_csv(bytes)) return Format::kAscendCsv;
   if (looks_like_perfetto(bytes)) return Format::kPerfetto;
   return std::nullopt;
 }
@@ -125,6 +135,11 @@ Error unknown_content(const std::string& path, std::string_view bytes) {
   constexpr std::string_view kZstdMagic = "\x28\xb5\x2f\xfd";
   if (bytes.starts_with(kZstdMagic)) {
     return fail(ErrorCode::kInvalidInput, "{}: compressed with zstd; run `unzstd {}` first", path,
+                path);
+  }
+  if (looks_like_lfs_pointer(bytes)) {
+    return fail(ErrorCode::kInvalidInput,
+                "{}: stands for a large file that git did not fetch; run `git lfs pull` first",
                 path);
   }
   return fail(ErrorCode::kInvalidInput,
@@ -182,7 +197,7 @@ std::optional<Format> format_by_extension(std::string_view path) {
   if (path.ends_with(".json.gz")) return Format::kChromeJson;
   if (path.ends_with(".perfetto-trace")) return Format::kPerfetto;
   for (const FormatInfo& info : kFormats) {
-    if (path.ends_with(info.extension)) return info.format;
+    if (info.can_write && path.ends_with(info.extension)) return info.format;
   }
   return std::nullopt;
 }
@@ -196,9 +211,10 @@ Result<Format> detect_format(const std::string& path) {
   }
   if (std::filesystem::is_directory(status)) {
     if (is_tracr_directory(path)) return Format::kTracr;
+    if (is_swimlane_folder(path)) return Format::kSwimlane;
     return fail(ErrorCode::kInvalidInput,
                 "{}: a directory without a TraCR trace; looked for proc.*/metadata.json and "
-                "proc.*/thread.*/traces.bts",
+                "proc.*/thread.*/traces.bts, and for the records of simpler",
                 path);
   }
   if (!std::filesystem::is_regular_file(status)) {
@@ -218,6 +234,12 @@ Result<Trace> read_trace(const std::string& path, const ReadOptions& options) {
       return read_tracr(path, options);
     case Format::kChromeJson:
       return read_chrome_json(GAPLESS_TRY(InputStream::open_file(path)), options);
+    case Format::kSwimlane:
+      return read_swimlane(path, options);
+    case Format::kAscendCsv: {
+      const std::vector<std::string> paths = {path};
+      return trace_of(GAPLESS_TRY(read_ascend_csv(paths, {.progress = options.progress})));
+    }
     case Format::kPerfetto:
     case Format::kFxt:
     case Format::kParaver:
@@ -242,8 +264,11 @@ Result<void> write_trace(const Trace& trace, const std::string& path, Format for
       return write_fxt(trace, path, options);
     case Format::kParaver:
       return write_paraver(trace, path, options);
+    case Format::kSwimlane:
+    case Format::kAscendCsv:
+      break;
   }
-  return fail(ErrorCode::kUsage, "{}: no such format", static_cast<int>(format));
+  return fail(ErrorCode::kUsage, "{}: gapless does not write {}", path, info_of(format).name);
 }
 
 }  // namespace gapless

@@ -16,7 +16,16 @@
 
 namespace gapless {
 
-enum class Format { kGapless, kTracr, kChromeJson, kPerfetto, kFxt, kParaver };
+enum class Format {
+  kGapless,
+  kTracr,
+  kChromeJson,
+  kPerfetto,
+  kFxt,
+  kParaver,
+  kSwimlane,
+  kAscendCsv
+};
 
 struct FormatInfo {
   Format format;

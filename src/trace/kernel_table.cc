@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "trace/kernel_table.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "base/check.h"
+
+namespace gapless {
+
+std::string_view kernel_kind_name(KernelKind kind) {
+  constexpr std::string_view kNames[kKernelKindCount] = {"compute", "ai-cpu", "collective",
+                                                         "fragment", "ai-cpu-collective"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+void KernelTable::append(const KernelRow& row) {
+  start_ns.push_back(row.start_ns);
+  duration_ns.push_back(row.duration_ns);
+  device.push_back(row.device);
+  stream.push_back(row.stream);
+  task.push_back(row.task);
+  name.push_back(row.name);
+  type.push_back(row.type);
+  core.push_back(row.core);
+  input_shapes.push_back(row.input_shapes);
+  output_shapes.push_back(row.output_shapes);
+  step.push_back(row.step);
+  kind.push_back(row.kind);
+  source.push_back(row.source);
+}
+
+void keep_rows(KernelTable& table, const std::vector<uint32_t>& rows) {
+  for_each_kernel_column(table, [&rows](auto& column) {
+    if (column.empty()) return;
+    std::remove_reference_t<decltype(column)> kept;
+    kept.reserve(rows.size());
+    for (const uint32_t row : rows) kept.push_back(column[row]);
+    column = std::move(kept);
+  });
+}
+
+std::vector<uint32_t> rows_in_order(const KernelTable& table) {
+  GAPLESS_CHECK(table.size() < kNoIndex);
+  std::vector<uint32_t> rows(table.size());
+  std::iota(rows.begin(), rows.end(), 0u);
+  const auto is_before = [&table](uint32_t a, uint32_t b) {
+    if (table.device[a] != table.device[b]) return table.device[a] < table.device[b];
+    return table.start_ns[a] < table.start_ns[b];
+  };
+  if (!std::is_sorted(rows.begin(), rows.end(), is_before)) {
+    std::stable_sort(rows.begin(), rows.end(), is_before);
+  }
+  return rows;
+}
+
+std::array<KernelSum, kKernelKindCount> kernel_sums(const KernelTable& table) {
+  std::array<KernelSum, kKernelKindCount> sums = {};
+  for (size_t row = 0; row < table.size(); ++row) {
+    KernelSum& sum = sums[static_cast<size_t>(table.kind[row])];
+    ++sum.count;
+    if (__builtin_add_overflow(sum.duration_ns, table.duration_ns[row], &sum.duration_ns)) {
+      sum.duration_ns = std::numeric_limits<int64_t>::max();
+    }
+  }
+  return sums;
+}
+
+namespace {
+
+// The lanes of one stream. Rows come in the order of their start, so that a lane whose row has
+// ended is free for good: the free one with the smallest number is taken.
+class StreamLanes {
+ public:
+  struct Place {
+    size_t lane;  // 0: the stream's first
+    bool is_new;
+  };
+
+  Place place(int64_t start_ns, int64_t end_ns) {
+    while (!busy_.empty() && busy_.top().first <= start_ns) {
+      free_.push(busy_.top().second);
+      busy_.pop();
+    }
+    const bool is_new = free_.empty();
+    const size_t lane = is_new ? lane_count_++ : free_.top();
+    if (!is_new) free_.pop();
+    busy_.emplace(end_ns, lane);
+    return {lane, is_new};
+  }
+
+ private:
+  using Busy = std::pair<int64_t, size_t>;  // end and lane
+  std::priority_queue<Busy, std::vector<Busy>, std::greater<>> busy_;
+  std::priority_queue<size_t, std::vector<size_t>, std::greater<>> free_;
+  size_t lane_count_ = 0;
+};
+
+class KernelTraceMaker {
+ public:
+  explicit KernelTraceMaker(const KernelTable& table) : table_(table) {}
+  Trace make();
+
+ private:
+  enum class Group : uint8_t { kStream, kUnknownStream, kCommunication };
+  using Key = std::tuple<int32_t, Group, int32_t>;  // device, group, stream
+  struct Stream {
+    StreamLanes places;
+    std::vector<uint32_t> lanes;
+  };
+
+  Key key_of(size_t row) const;
+  uint32_t device_of(int32_t number);
+  uint32_t add_lane(const Key& key, size_t place);
+  uint32_t lane_of(size_t row);
+  void add_tasks();
+
+  const KernelTable& table_;
+  Trace trace_;
+  std::map<int32_t, uint32_t> devices_;
+  std::map<Key, Stream> streams_;
+  uint64_t moved_count_ = 0;
+};
+
+KernelTraceMaker::Key KernelTraceMaker::key_of(size_t row) const {
+  const int32_t device = table_.device[row];
+  const int32_t stream = table_.stream[row];
+  if (table_.kind[row] == KernelKind::kCollective) return {device, Group::kCommunication, 0};
+  if (stream == KernelTable::kNoStream) return {device, Group::kUnknownStream, 0};
+  return {device, Group::kStream, stream};
+}
+
+uint32_t KernelTraceMaker::device_of(int32_t number) {
+  const auto [entry, is_new] =
+      devices_.try_emplace(number, static_cast<uint32_t>(trace_.devices.size()));
+  if (is_new) {
+    const bool is_known = number != KernelTable::kNoDevice;
+    trace_.devices.push_back({is_known ? fmt::format("NPU {}", number) : "NPU", number});
+  }
+  return entry->second;
+}
+
+uint32_t KernelTraceMaker::add_lane(const Key& key, size_t place) {
+  const auto [device, group, stream] = key;
+  Lane lane;
+  lane.device = device_of(device);
+  lane.kind = group == Group::kCommunication ? LaneKind::kOther : LaneKind::kStream;
+  lane.number = group == Group::kStream ? stream : -1;
+  lane.name = group == Group::kStream          ? fmt::format("Stream {}", stream)
+              : group == Group::kCommunication ? "Communication"
+                                               : "Kernels";
+  if (place > 0) lane.name += fmt::format(" ({})", place + 1);
+  trace_.lanes.push_back(std::move(lane));
+  return static_cast<uint32_t>(trace_.lanes.size() - 1);
+}
+
+uint32_t KernelTraceMaker::lane_of(size_t row) {
+  const Key key = key_of(row);
+  Stream& stream = streams_[key];
+  const StreamLanes::Place place = stream.places.place(table_.start_ns[row], table_.end_ns(row));
+  if (place.is_new) stream.lanes.push_back(add_lane(key, place.lane));
+  if (place.lane > 0) ++moved_count_;
+  return stream.lanes[place.lane];
+}
+
+void KernelTraceMaker::add_tasks() {
+  const size_t count = table_.size();
+  TaskColumns& tasks = trace_.tasks;
+  tasks.id.resize(count);
+  tasks.lane.resize(count);
+  tasks.kernel.resize(count);
+  for (std::vector<int64_t>& times : tasks.time_ns) times.assign(count, kAbsent);
+  std::vector<int64_t>& ends = tasks.time_ns[static_cast<size_t>(TaskTime::kEnd)];
+  tasks.time_ns[static_cast<size_t>(TaskTime::kStart)] = table_.start_ns;
+  for (size_t row = 0; row < count; ++row) {
+    tasks.id[row] = row;
+    tasks.kernel[row] = table_.type[row] != kNoIndex ? table_.type[row] : table_.name[row];
+    ends[row] = table_.end_ns(row);
+  }
+  for (const uint32_t row : rows_in_order(table_)) tasks.lane[row] = lane_of(row);
+}
+
+Trace KernelTraceMaker::make() {
+  trace_.format = table_.format;
+  trace_.names = table_.names;
+  trace_.properties = table_.properties;
+  trace_.findings = table_.findings;
+  add_tasks();
+  if (moved_count_ > 0) {
+    trace_.findings.push_back(
+        {Severity::kInfo, "overlapping-rows",
+         fmt::format("{} of {} rows begin before another one on their stream has ended; they are "
+                     "on further lanes of that stream",
+                     moved_count_, table_.size()),
+         kNoIndex, moved_count_});
+  }
+  return std::move(trace_);
+}
+
+}  // namespace
+
+Trace trace_of(const KernelTable& table) { return KernelTraceMaker(table).make(); }
+
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool is_number(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_digit);
+}
+
+// Of the layouts, types and switches in "MatMulV2_NDNZ_ND_FP16_FP16_false_true_all_229955".
+bool is_tiling_word(std::string_view word) {
+  constexpr std::string_view kWords[] = {"ND",   "NZ",    "NDNZ",    "NZND", "NDND",  "NZNZ",
+                                         "NCHW", "NHWC",  "NC1HWC0", "FP16", "FP32",  "BF16",
+                                         "INT8", "INT32", "INT64",   "true", "false", "all"};
+  return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
+}
+
+bool is_hash(std::string_view word) {
+  constexpr size_t kHashDigits = 32;
+  const auto is_hex = [](char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); };
+  return word.size() == kHashDigits && std::all_of(word.begin(), word.end(), is_hex);
+}
+
+// Cuts off what the compiler adds: hashes, numbers, and the tiling before a number. One word stays.
+std::string_view without_tail(std::string_view name) {
+  constexpr std::string_view kSuffixes[] = {"_mix_aic", "_mix_aiv", "_high_performance"};
+  bool has_number = false;
+  while (true) {
+    for (const std::string_view suffix : kSuffixes) {
+      if (name.ends_with(suffix) && name.size() > suffix.size()) name.remove_suffix(suffix.size());
+    }
+    const size_t underscore = name.rfind('_');
+    if (underscore == std::string_view::npos || underscore == 0) return name;
+    const std::string_view word = name.substr(underscore + 1);
+    const bool is_counted = is_number(word) || is_hash(word);
+    if (!is_counted && !(has_number && is_tiling_word(word))) return name;
+    has_number = true;
+    name = name.substr(0, underscore);
+  }
+}
+
+// "Conv2D17" is the seventeenth node of a graph; "MatMulV2" and "Relu6" are names of operators.
+std::string_view without_node_number(std::string_view name) {
+  constexpr std::string_view kOperators[] = {"Relu6", "Expm1", "Exp2", "Atan2", "Log2", "Log10"};
+  if (name.find('_') != std::string_view::npos) return name;
+  if (std::find(std::begin(kOperators), std::end(kOperators), name) != std::end(kOperators)) {
+    return name;
+  }
+  size_t end = name.size();
+  while (end > 0 && is_digit(name[end - 1])) --end;
+  if (end == 0 || name[end - 1] == 'V') return name;
+  return name.substr(0, end);
+}
+
+// What follows the second underscore of aclnn<Api>_<kernel>_<Type>.
+std::string_view aclnn_type(std::string_view name) {
+  const size_t first = name.find('_');
+  if (first == std::string_view::npos) return name;
+  const std::string_view rest = name.substr(first + 1);
+  const size_t second = rest.find('_');
+  if (second == std::string_view::npos || second + 1 == rest.size()) return rest;
+  return rest.substr(second + 1);
+}
+
+}  // namespace
+
+std::string derived_kernel_type(std::string_view name) {
+  constexpr std::string_view kMemorySet = "_MemSet";
+  constexpr std::string_view kAclnn = "aclnn";
+  constexpr std::string_view kTransfer = "trans_";
+  if (name.starts_with("hcom_")) {
+    const size_t group = name.find("__");
+    return std::string(group == std::string_view::npos ? name : name.substr(0, group + 1));
+  }
+  if (name.ends_with(kMemorySet)) return std::string(kMemorySet.substr(1));
+  if (const size_t slash = name.rfind('/'); slash != std::string_view::npos) {
+    if (slash + 1 < name.size()) name = name.substr(slash + 1);
+  }
+  if (name.starts_with(kAclnn) && name.size() > kAclnn.size()) {
+    name = name.find('_') == std::string_view::npos ? name.substr(kAclnn.size()) : aclnn_type(name);
+    return std::string(without_tail(name));
+  }
+  if (name.starts_with(kTransfer) && name.size() > kTransfer.size()) {
+    name = name.substr(kTransfer.size());
+  }
+  const std::string_view cut = without_tail(name);
+  return std::string(cut.size() == name.size() ? without_node_number(name) : cut);
+}
+
+}  // namespace gapless
