@@ -27,7 +27,7 @@ demo: ## build, run a decode layer of Qwen3-14B on these cores, check it, record
 	@tools/bootstrap --for build
 	@$(MAKE) --no-print-directory release BUILD_ARGS='$(BUILD_ARGS) --target gapless'
 	@mkdir -p $(DEMO)
-	$(GAPLESS) profile -o $(DEMO)/profile.gapless
+	$(GAPLESS) profile -o $(DEMO)/profile.gapless --html $(DEMO)/report.html
 	@echo
 	@echo 'Open https://ui.perfetto.dev and drop $(CURDIR)/$(DEMO)/profile.pftrace on the page; it is'
 	@echo 'drawn in the browser and not uploaded.'
