@@ -23,18 +23,18 @@ SyntheticCapture made(const CaptureOptions& options) {
   return capture ? *std::move(capture) : SyntheticCapture{};
 }
 
-KernelTable read(const std::vector<std::string>& paths) {
-  Result<KernelTable> table = read_ascend_csv(paths);
+CaptureTable read(const std::vector<std::string>& paths) {
+  Result<CaptureTable> table = read_ascend_csv(paths);
   EXPECT_TRUE(table.has_value()) << (table ? "" : table.error().message);
-  return table ? *std::move(table) : KernelTable{};
+  return table ? *std::move(table) : CaptureTable{};
 }
 
-std::string_view text(const KernelTable& table, uint32_t name) {
+std::string_view text(const CaptureTable& table, uint32_t name) {
   return name == kNoIndex ? std::string_view("(none)") : table.names[name];
 }
 
 // Of files with all columns.
-void expect_same_rows(const KernelTable& read, const KernelTable& made) {
+void expect_same_rows(const CaptureTable& read, const CaptureTable& made) {
   ASSERT_EQ(read.size(), made.size());
   EXPECT_EQ(read.start_ns, made.start_ns);
   EXPECT_EQ(read.duration_ns, made.duration_ns);
@@ -62,7 +62,7 @@ TEST(SyntheticCaptureFile, IsReadBackAsItWasMade) {
                                              .pass_count = 2,
                                              .passes_per_step = 1});
       ASSERT_TRUE(write_ascend_csv(capture.table, path, {.header = 9}));
-      const KernelTable table = read({path});
+      const CaptureTable table = read({path});
       expect_same_rows(table, capture.table);
       EXPECT_EQ(table.dropped_count, 0u);
       EXPECT_EQ(table.order_break_count, 0u);
@@ -88,7 +88,7 @@ TEST(SyntheticCaptureFile, IsReadBackFromAnyOrder) {
     ASSERT_TRUE(write_ascend_csv(
         capture.table, path,
         {.header = 8, .rows = order.rows, .headers_before = order.headers_before}));
-    const KernelTable table = read({path});
+    const CaptureTable table = read({path});
     expect_same_rows(table, capture.table);
     EXPECT_EQ(table.dropped_count, 40u);
     EXPECT_GE(table.order_break_count, 6u);
@@ -111,7 +111,7 @@ TEST(SyntheticCaptureFile, HasTypesThatCanBeMadeOfNames) {
   const std::string path = directory.path("kernel_details.csv");
   const SyntheticCapture capture = made({.pass_count = 1});
   ASSERT_TRUE(write_ascend_csv(capture.table, path, {.header = 3, .has_types = false}));
-  const KernelTable table = read({path});
+  const CaptureTable table = read({path});
   ASSERT_EQ(table.size(), capture.table.size());
   EXPECT_TRUE(table.types_derived);
   uint32_t anchors = 0;

@@ -52,10 +52,15 @@ export function diff_tiles(diff, steps) {
     ['ratio', Number.isFinite(ratio) ? ratio.toFixed(3) : '–', interval],
     pair_tile('busy cores', busy, (value) => value?.toFixed(1) ?? '–',
       `of ${cores.join(' and ')}`),
-    pair_tile('overhead', figure((report) => report.task_overhead?.share), format_share,
-      'of dispatch to finish'),
+    pair_tile('overhead', figure((report) => overhead_share(report)),
+      (value) => value === undefined ? '–' : format_share(value), 'of dispatch to finish'),
     pair_tile('longest chain', figure((report) => report.longest_chain?.ns), format_ns),
   ];
+}
+
+// Not known where no task has a dispatch and a finish.
+function overhead_share(report) {
+  return report.task_overhead?.tasks > 0 ? report.task_overhead.share : undefined;
 }
 
 function pair_columns(title, read, format) {

@@ -89,7 +89,7 @@ void DeviceCapture::add_collective(const PlannedKernel& kernel, int fragment_cou
   const std::string_view type = names_[kernel.row.type];
   made.row.name = names_.intern(
       fmt::format("{}_{}_{}_1", type, names_[kernel.group], collective_counts_[kernel.group]++));
-  made.row.stream = KernelTable::kNoStream;
+  made.row.stream = CaptureTable::kNoStream;
   const uint32_t summary = add_row(made);
   if (kernel.companion != kNoIndex) {
     if (kernel.companion_ns > 0) {

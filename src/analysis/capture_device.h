@@ -14,7 +14,7 @@
 #include "analysis/capture_draws.h"
 #include "analysis/capture_plan.h"
 #include "analysis/synthetic_capture.h"
-#include "trace/kernel_table.h"
+#include "trace/capture_table.h"
 
 namespace gapless {
 

@@ -15,18 +15,18 @@ namespace {
 constexpr uint64_t kMaxRunRows = 40;
 
 // Whether a file may be cut before place `at`: rows that start together are not torn apart.
-bool can_cut(const KernelTable& table, const std::vector<uint32_t>& rows, size_t at) {
+bool can_cut(const CaptureTable& table, const std::vector<uint32_t>& rows, size_t at) {
   if (at == 0 || at == rows.size()) return true;
   return table.device[rows[at]] != table.device[rows[at - 1]] ||
          table.start_ns[rows[at]] > table.start_ns[rows[at - 1]];
 }
 
-size_t next_cut(const KernelTable& table, const std::vector<uint32_t>& rows, size_t at) {
+size_t next_cut(const CaptureTable& table, const std::vector<uint32_t>& rows, size_t at) {
   while (!can_cut(table, rows, at)) ++at;
   return at;
 }
 
-void order_devices_as_text(const KernelTable& table, std::vector<uint32_t>& rows) {
+void order_devices_as_text(const CaptureTable& table, std::vector<uint32_t>& rows) {
   std::vector<int32_t> devices(table.device);
   std::sort(devices.begin(), devices.end());
   devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
@@ -42,7 +42,7 @@ void order_devices_as_text(const KernelTable& table, std::vector<uint32_t>& rows
   rows = std::move(ordered);
 }
 
-void shuffle_blocks(const KernelTable& table, uint32_t block_rows, CaptureDraws& draws,
+void shuffle_blocks(const CaptureTable& table, uint32_t block_rows, CaptureDraws& draws,
                     std::vector<uint32_t>& rows) {
   std::vector<size_t> begins;
   for (size_t at = 0; at < rows.size();
@@ -66,7 +66,7 @@ void shuffle_blocks(const KernelTable& table, uint32_t block_rows, CaptureDraws&
 
 // One exchange in each of `count` equal stretches, so that none undoes another. A stretch that is
 // too short, or that has a break already, is left alone.
-void exchange_runs(const KernelTable& table, uint32_t count, CaptureDraws& draws,
+void exchange_runs(const CaptureTable& table, uint32_t count, CaptureDraws& draws,
                    std::vector<uint32_t>& rows) {
   for (uint32_t i = 0; i < count; ++i) {
     const size_t begin = rows.size() * i / count;
@@ -87,7 +87,7 @@ void exchange_runs(const KernelTable& table, uint32_t count, CaptureDraws& draws
 
 }  // namespace
 
-FileOrder make_file_order(const KernelTable& table, const FileOrderOptions& options) {
+FileOrder make_file_order(const CaptureTable& table, const FileOrderOptions& options) {
   CaptureDraws draws(options.seed, 1, 1000);
   FileOrder order;
   order.rows.resize(table.size());

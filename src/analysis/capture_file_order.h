@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trace/kernel_table.h"
+#include "trace/capture_table.h"
 
 namespace gapless {
 
@@ -30,6 +30,6 @@ struct FileOrder {
 
 // Devices are in the order of their numbers as text. Rows that start together stay in their order,
 // so that sorting gives back the table.
-FileOrder make_file_order(const KernelTable& table, const FileOrderOptions& options);
+FileOrder make_file_order(const CaptureTable& table, const FileOrderOptions& options);
 
 }  // namespace gapless

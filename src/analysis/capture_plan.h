@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analysis/capture_models.h"
-#include "trace/kernel_table.h"
+#include "trace/capture_table.h"
 
 namespace gapless {
 

@@ -148,7 +148,7 @@ void append_rows(const std::vector<MadeRow>& rows, const CutTimes& cuts, uint32_
 
 // Adds a row to the sums of its pass. Rows come in order of their starts.
 void add_to_pass(const SyntheticCapture& capture, uint32_t row, MadePass& pass) {
-  const KernelTable& table = capture.table;
+  const CaptureTable& table = capture.table;
   if (pass.row_count++ == 0) pass.first_row = row;
   pass.last_row = row;
   if (capture.is_anchor[row] != 0) {

@@ -16,7 +16,7 @@
 
 #include "analysis/capture_models.h"
 #include "base/result.h"
-#include "trace/kernel_table.h"
+#include "trace/capture_table.h"
 
 namespace gapless {
 
@@ -77,7 +77,7 @@ struct MadePass {
 };
 
 struct SyntheticCapture {
-  KernelTable table;
+  CaptureTable table;
   std::vector<MadePass> passes;  // by device and time
 
   // One entry a row of the table.

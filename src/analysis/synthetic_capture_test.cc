@@ -30,7 +30,7 @@ struct TypeSum {
 
 // By type; kernels and wrappers of collectives by name.
 std::map<std::string, TypeSum> sums_by_type(const SyntheticCapture& capture) {
-  const KernelTable& table = capture.table;
+  const CaptureTable& table = capture.table;
   std::map<std::string, TypeSum> sums;
   for (size_t row = 0; row < table.size(); ++row) {
     const bool is_fragment = table.kind[row] == KernelKind::kFragment;
@@ -53,7 +53,7 @@ std::map<int32_t, double> rows_by_stream(const SyntheticCapture& capture) {
 }
 
 double mean_wall_ms(const SyntheticCapture& capture) {
-  const KernelTable& table = capture.table;
+  const CaptureTable& table = capture.table;
   const int64_t span_ns = table.end_ns(table.size() - 1) - table.start_ns[0];
   return static_cast<double>(span_ns) / 1e6 / static_cast<double>(capture.passes.size());
 }
@@ -77,7 +77,7 @@ void expect_types(const SyntheticCapture& capture, const std::vector<Expected>& 
 
 // What every capture must fulfil, whatever its options.
 void expect_consistent(const SyntheticCapture& capture, const CaptureOptions& options) {
-  const KernelTable& table = capture.table;
+  const CaptureTable& table = capture.table;
   ASSERT_EQ(capture.pass_of_row.size(), table.size());
   ASSERT_EQ(capture.draft_of_row.size(), table.size());
   ASSERT_EQ(capture.is_anchor.size(), table.size());
@@ -130,7 +130,7 @@ TEST(SyntheticCapture, HasTheMeasuredStructureOfQwenDecode) {
   EXPECT_EQ(streams.at(148), 660);
   EXPECT_EQ(streams.at(62), 22);
   EXPECT_EQ(streams.at(71), 7);
-  EXPECT_EQ(streams.at(KernelTable::kNoStream), 130);
+  EXPECT_EQ(streams.at(CaptureTable::kNoStream), 130);
   EXPECT_NEAR(streams.at(149), 131, 0.1);
   EXPECT_NEAR(streams.at(67), 1, 0.1);
   EXPECT_NEAR(mean_wall_ms(capture), 23.1, 0.7);
@@ -284,7 +284,7 @@ TEST(SyntheticCapture, MixesKindsOfPasses) {
 
 TEST(SyntheticCapture, SaysTokensAndSequencesInTheShapesOfAttention) {
   const SyntheticCapture decode = made({.pass_count = 1, .sequences = 128});
-  const KernelTable& table = decode.table;
+  const CaptureTable& table = decode.table;
   size_t anchors = 0;
   for (size_t row = 0; row < table.size(); ++row) {
     if (decode.is_anchor[row] == 0) continue;
@@ -298,7 +298,7 @@ TEST(SyntheticCapture, SaysTokensAndSequencesInTheShapesOfAttention) {
 
 TEST(SyntheticCapture, NamesKernelsAsTheProfilerDoes) {
   const SyntheticCapture capture = made({.pass_count = 1});
-  const KernelTable& table = capture.table;
+  const CaptureTable& table = capture.table;
   uint32_t hashed = 0;
   uint32_t collectives = 0;
   for (size_t row = 0; row < table.size(); ++row) {
@@ -321,7 +321,7 @@ TEST(SyntheticCapture, NamesKernelsAsTheProfilerDoes) {
 
 TEST(SyntheticCapture, GivesKernelsOfCollectivesTheirSummary) {
   const SyntheticCapture capture = made({.seed = 7, .pass_count = 50});
-  const KernelTable& table = capture.table;
+  const CaptureTable& table = capture.table;
   uint32_t lone = 0;
   uint32_t differing = 0;
   std::map<uint32_t, int> fragments;
@@ -334,7 +334,7 @@ TEST(SyntheticCapture, GivesKernelsOfCollectivesTheirSummary) {
     }
     ++fragments[summary];
     EXPECT_EQ(table.type[summary], table.type[row]);
-    EXPECT_EQ(table.stream[summary], KernelTable::kNoStream);
+    EXPECT_EQ(table.stream[summary], CaptureTable::kNoStream);
     EXPECT_LE(table.start_ns[summary] - 1000, table.start_ns[row]);
     EXPECT_LE(table.end_ns(row), table.end_ns(summary) + 1000);
     differing += table.duration_ns[summary] == table.duration_ns[row] ? 0 : 1;
@@ -351,7 +351,7 @@ TEST(SyntheticCapture, KeepsKernelsWithoutASummaryAwayFromSummaries) {
   for (const CaptureModel& model : capture_models()) {
     const SyntheticCapture capture = made(
         {.model = std::string(model.name), .seed = 2, .pass_count = 20, .noise_permille = 3000});
-    const KernelTable& table = capture.table;
+    const CaptureTable& table = capture.table;
     for (uint32_t row = 0; row < table.size(); ++row) {
       const bool is_fragment = table.kind[row] == KernelKind::kFragment;
       if (!is_fragment || capture.summary_of_row[row] != kNoIndex) continue;
@@ -457,7 +457,7 @@ TEST(SyntheticCapture, KeepsSixteenDigitsAndTheGrainOfTheClock) {
 
 uint64_t bits_of(const SyntheticCapture& capture) {
   uint64_t bits = 0;
-  const KernelTable& table = capture.table;
+  const CaptureTable& table = capture.table;
   for (size_t row = 0; row < table.size(); ++row) {
     bits = mix_bits(bits ^ static_cast<uint64_t>(table.start_ns[row]));
     bits = mix_bits(bits ^ static_cast<uint64_t>(table.duration_ns[row]));
@@ -476,7 +476,7 @@ TEST(SyntheticCapture, IsTheSameOnEveryMachine) {
 
 TEST(SyntheticCapture, NumbersStepsAndWrapsTasks) {
   const SyntheticCapture capture = made({.pass_count = 120, .passes_per_step = 2});
-  const KernelTable& table = capture.table;
+  const CaptureTable& table = capture.table;
   bool wraps = false;
   uint32_t last = 0;
   for (size_t row = 0; row < table.size(); ++row) {

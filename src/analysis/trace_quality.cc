@@ -157,6 +157,7 @@ class QualityChecks {
     check_step_counts();
     check_observer();
     check_edges();
+    check_early_edges();
     check_odd_edges();
     return std::move(quality_);
   }
@@ -195,6 +196,7 @@ class QualityChecks {
   void check_observer();
   uint64_t count_core_events() const;
   void check_edges();
+  void check_early_edges();
   void check_odd_edges();
 
   const Trace& trace_;
@@ -502,11 +504,26 @@ void QualityChecks::check_edges() {
   }
   const double share = share_of(loose_count, late_count);
   if (share > kMaxLooseShare) {
-    note(QualityCheck::kEdges,
-         fmt::format("{} of {} tasks after the first ({}) have no producer: edges may be missing, "
-                     "and a replay would start these too early",
-                     loose_count, late_count, format_share(share)));
+    add(QualityCheck::kEdges,
+        share > kFarTooLooseShare ? QualityLevel::kWithholds : QualityLevel::kNote,
+        fmt::format("{} of {} tasks after the first ({}) have no producer: edges may be missing, "
+                    "and a replay would start these too early",
+                    loose_count, late_count, format_share(share)));
   }
+}
+
+void QualityChecks::check_early_edges() {
+  uint64_t early_count = 0;
+  for (uint32_t task = 0; task < tasks_.task_count(); ++task) {
+    for (const uint32_t producer : tasks_.producers(task))
+      early_count += tasks_.start_ns(task) < tasks_.end_ns(producer) ? 1 : 0;
+  }
+  if (early_count == 0) return;
+  const double share = share_of(early_count, tasks_.edge_count());
+  add(QualityCheck::kEdges, share > kMaxEarlyShare ? QualityLevel::kWithholds : QualityLevel::kNote,
+      fmt::format("over {} of {} edges ({}) the consumer starts before its producer ends: it did "
+                  "not wait, or the clocks of the lanes differ",
+                  early_count, tasks_.edge_count(), format_share(share)));
 }
 
 void QualityChecks::check_odd_edges() {

@@ -50,8 +50,12 @@ inline constexpr double kStepCountTolerance = 0.1;
 // Of the busy time: recording that costs more is worth a note, or withholds the verdict.
 inline constexpr double kNotableObserverShare = 0.01;
 inline constexpr double kMaxObserverShare = 0.2;
-// Of the tasks that could have waited for another: more without a producer are worth a note.
+// Of the tasks that could have waited for another: more without a producer are worth a note, or
+// withhold the verdict.
 inline constexpr double kMaxLooseShare = 0.1;
+inline constexpr double kFarTooLooseShare = 0.5;
+// Of the edges: more whose consumer starts before the producer ends withhold it.
+inline constexpr double kMaxEarlyShare = 0.01;
 
 enum class QualityLevel : uint8_t {
   kFine,

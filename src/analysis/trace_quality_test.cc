@@ -468,5 +468,36 @@ TEST(TraceQuality, ChecksHaveDifferentNames) {
   }
 }
 
+TEST(TraceQuality, ConsumersThatDidNotWaitWithholdTheVerdict) {
+  const Trace trace = hand_trace({{.core = 0, .start_ns = 0, .end_ns = 10},
+                                  {.core = 1, .start_ns = 6, .end_ns = 20, .producers = {0}},
+                                  {.core = 0, .start_ns = 20, .end_ns = 30, .producers = {1}}},
+                                 2);
+  const StepTasks tasks = make_step_tasks(trace, {.begin_ns = 0, .end_ns = 30});
+  const BubblePartition bubbles = partition_bubbles(tasks);
+  const TraceQuality quality = check_quality(
+      {.trace = &trace, .tasks = &tasks, .bubbles = &bubbles, .steps = {tasks.window()}});
+  EXPECT_TRUE(quality.withholds_verdict);
+  EXPECT_EQ(quality.reason(),
+            "over 1 of 2 edges (50.0 %) the consumer starts before its producer ends: it did not "
+            "wait, or the clocks of the lanes differ");
+}
+
+TEST(TraceQuality, MostTasksWithoutAProducerWithholdTheVerdict) {
+  std::vector<HandTask> list;
+  for (uint32_t i = 0; i < 20; ++i)
+    list.push_back({.core = 0, .start_ns = 10 * int64_t{i}, .end_ns = 10 * int64_t{i} + 10});
+  list[1].producers = {0};
+  const Trace trace = hand_trace(list, 1);
+  const StepTasks tasks = make_step_tasks(trace, {.begin_ns = 0, .end_ns = 200});
+  const BubblePartition bubbles = partition_bubbles(tasks);
+  const TraceQuality quality = check_quality(
+      {.trace = &trace, .tasks = &tasks, .bubbles = &bubbles, .steps = {tasks.window()}});
+  EXPECT_TRUE(quality.withholds_verdict);
+  EXPECT_EQ(quality.reason(),
+            "18 of 19 tasks after the first (94.7 %) have no producer: edges may be missing, and a "
+            "replay would start these too early");
+}
+
 }  // namespace
 }  // namespace gapless

@@ -45,9 +45,15 @@ void print_note(std::string_view command, std::string_view kind, std::string_vie
 }
 
 Result<void> check_page_path(const std::string& page, std::initializer_list<std::string> traces) {
+  const std::filesystem::path folder = std::filesystem::path(page).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder))
+    return fail(ErrorCode::kInvalidInput, "{}: cannot create: {} is not a folder", page,
+                folder.string());
   for (const std::string& trace : traces) {
     std::error_code error;
-    if (std::filesystem::equivalent(trace, page, error) && !error)
+    const bool is_same = std::filesystem::equivalent(trace, page, error) && !error;
+    if (is_same || (!page.empty() && std::filesystem::absolute(trace).lexically_normal() ==
+                                         std::filesystem::absolute(page).lexically_normal()))
       return fail(ErrorCode::kUsage, "--html {}; would write over a trace", page);
   }
   return {};

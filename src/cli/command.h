@@ -49,7 +49,7 @@ Result<void> print(std::string_view text);
 // To standard error, after what was printed so far: "gapless convert: warning: ...".
 void print_note(std::string_view command, std::string_view kind, std::string_view text);
 
-// A page must not be written over a trace that is read.
+// A page must not be written over a trace, and its folder must be there. An empty path is none.
 Result<void> check_page_path(const std::string& page, std::initializer_list<std::string> traces);
 // Says where the page is. Standard output is JSON and nothing else where that was asked for: then
 // it is a note.

@@ -57,6 +57,7 @@ Result<void> check_arguments(const ProfileArguments& arguments) {
   if (arguments.steps < 1)
     return fail(ErrorCode::kUsage, "{} steps; must be at least 1", arguments.steps);
   if (arguments.no_trace) return {};
+  GAPLESS_TRY(check_page_path(arguments.html, {arguments.output, perfetto_path(arguments.output)}));
   if (arguments.output.empty()) return fail(ErrorCode::kUsage, "--output: '' is no name of a file");
   // The trace is made behind a minute of other work.
   const std::filesystem::path folder = std::filesystem::path(arguments.output).parent_path();

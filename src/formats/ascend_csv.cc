@@ -21,14 +21,14 @@ namespace {
 
 constexpr int64_t kHourNs = 3'600'000'000'000;
 
-void add_finding(KernelTable& table, Severity severity, std::string_view code, uint64_t count,
+void add_finding(CaptureTable& table, Severity severity, std::string_view code, uint64_t count,
                  std::string text) {
   table.findings.push_back({severity, std::string(code), std::move(text), kNoIndex, count});
 }
 
 // Takes rows out of `rows` (in the order of device and start) that equal one before them in the
 // order of the files. Only rows that start together can.
-uint64_t drop_duplicates(const KernelTable& table, const std::vector<uint32_t>& contexts,
+uint64_t drop_duplicates(const CaptureTable& table, const std::vector<uint32_t>& contexts,
                          std::vector<uint32_t>& rows) {
   const auto key = [&](uint32_t row) {
     return std::make_tuple(table.duration_ns[row], table.name[row], table.stream[row],
@@ -58,7 +58,7 @@ uint64_t drop_duplicates(const KernelTable& table, const std::vector<uint32_t>& 
   return dropped_count;
 }
 
-void put_in_order(KernelTable& table, const AscendCsvReader& reader, bool keep_duplicates) {
+void put_in_order(CaptureTable& table, const AscendCsvReader& reader, bool keep_duplicates) {
   std::vector<uint32_t> rows = rows_in_order(table);
   const uint64_t duplicate_count =
       keep_duplicates ? 0 : drop_duplicates(table, reader.contexts(), rows);
@@ -87,7 +87,7 @@ struct FileRange {
 };
 
 // In the order of device and time.
-std::vector<FileRange> file_ranges(const KernelTable& table) {
+std::vector<FileRange> file_ranges(const CaptureTable& table) {
   std::map<std::pair<int32_t, std::string_view>, FileRange> ranges;  // by device and path
   for (size_t row = 0; row < table.size(); ++row) {
     const uint32_t source = table.source[row];
@@ -107,7 +107,7 @@ std::vector<FileRange> file_ranges(const KernelTable& table) {
 
 // Slices of one capture follow each other. Files that overlap are of several ranks or captures, and
 // such that lie hours apart are not of one clock.
-void compare_files(KernelTable& table) {
+void compare_files(CaptureTable& table) {
   if (table.sources.size() < 2) return;
   const std::vector<FileRange> ranges = file_ranges(table);
   size_t before = 0;  // of the files so far, the one that ends last
@@ -132,7 +132,7 @@ void compare_files(KernelTable& table) {
   }
 }
 
-void report_kinds(KernelTable& table) {
+void report_kinds(CaptureTable& table) {
   const std::array<KernelSum, kKernelKindCount> sums = kernel_sums(table);
   const auto count_of = [&sums](KernelKind kind) { return sums[static_cast<size_t>(kind)].count; };
   const uint64_t summary_count = count_of(KernelKind::kCollective);
@@ -146,7 +146,7 @@ void report_kinds(KernelTable& table) {
                           summary_count, fragment_count, wrapper_count));
 }
 
-void report_compressed(KernelTable& table) {
+void report_compressed(CaptureTable& table) {
   uint64_t count = 0;
   for (const KernelSource& source : table.sources) count += source.is_compressed ? 1 : 0;
   if (count == 0) return;
@@ -157,7 +157,7 @@ void report_compressed(KernelTable& table) {
                   count));
 }
 
-Result<void> finish(KernelTable& table, const AscendCsvReader& reader,
+Result<void> finish(CaptureTable& table, const AscendCsvReader& reader,
                     const AscendCsvOptions& options) {
   const RowEvents& events = reader.events();
   table.dropped_count = events.dropped_count();
@@ -216,12 +216,12 @@ bool looks_like_lfs_pointer(std::string_view first_bytes) {
   return first_bytes.starts_with("version https://git-lfs");
 }
 
-Result<KernelTable> read_ascend_csv(std::span<const std::string> paths,
-                                    const AscendCsvOptions& options) {
+Result<CaptureTable> read_ascend_csv(std::span<const std::string> paths,
+                                     const AscendCsvOptions& options) {
   if (paths.empty()) return fail(ErrorCode::kUsage, "no kernel table to read");
   uint64_t total_bytes = 0;
   for (const std::string& path : paths) total_bytes += file_bytes(path);
-  KernelTable table;
+  CaptureTable table;
   table.format = "ascend-csv";
   AscendCsvReader reader(table, options);
   uint64_t done_bytes = 0;
@@ -240,8 +240,8 @@ Result<KernelTable> read_ascend_csv(std::span<const std::string> paths,
   return table;
 }
 
-Result<KernelTable> read_ascend_csv(InputStream input, const AscendCsvOptions& options) {
-  KernelTable table;
+Result<CaptureTable> read_ascend_csv(InputStream input, const AscendCsvOptions& options) {
+  CaptureTable table;
   table.format = "ascend-csv";
   AscendCsvReader reader(table, options);
   GAPLESS_TRY(reader.read(input, false, options.progress));

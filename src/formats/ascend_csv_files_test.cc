@@ -29,8 +29,8 @@ std::vector<AscendRowCells> rows_at(const std::vector<std::string>& starts) {
 }
 
 // The texts as files, read as one capture.
-Result<KernelTable> read_files(const std::vector<std::string>& texts,
-                               const AscendCsvOptions& options = {}) {
+Result<CaptureTable> read_files(const std::vector<std::string>& texts,
+                                const AscendCsvOptions& options = {}) {
   const TemporaryDirectory directory;
   std::vector<std::string> paths;
   for (const std::string& text : texts) {
@@ -40,7 +40,7 @@ Result<KernelTable> read_files(const std::vector<std::string>& texts,
   return read_ascend_csv(paths, options);
 }
 
-std::vector<int64_t> starts_us(const KernelTable& table) {
+std::vector<int64_t> starts_us(const CaptureTable& table) {
   std::vector<int64_t> starts;
   for (const int64_t ns : table.start_ns) starts.push_back(ns / 1000);
   return starts;
@@ -54,7 +54,7 @@ std::string utf16(std::string_view text, bool is_big_endian) {
 
 // Row 1.
 TEST(AscendCsvFiles, PassesOverAByteOrderMark) {
-  const KernelTable table = ascend_table("\xef\xbb\xbf" + ascend_text("H8", {AscendRowCells{}}));
+  const CaptureTable table = ascend_table("\xef\xbb\xbf" + ascend_text("H8", {AscendRowCells{}}));
   ASSERT_EQ(table.size(), 1u);
   EXPECT_TRUE(table.sources[0].has_byte_order_mark);
   EXPECT_EQ(table.sources[0].header, kAscendHeaders.at("H8"));
@@ -78,7 +78,7 @@ TEST(AscendCsvFiles, TakesAnyLineEnd) {
   unfinished.pop_back();
   for (const std::string& text : {ascend_text("H8", rows, "\r\n"), ascend_text("H8", rows, "\n"),
                                   mixed, unfinished, ascend_text("H8", rows, "\r\n") + "\r\n"}) {
-    const KernelTable table = ascend_table(text);
+    const CaptureTable table = ascend_table(text);
     EXPECT_EQ(starts_us(table), (std::vector<int64_t>{1, 2, 3}));
     EXPECT_EQ(table.dropped_count, 0u);
   }
@@ -89,7 +89,7 @@ TEST(AscendCsvFiles, TakesAnyLineEnd) {
 TEST(AscendCsvFiles, DropsTheRowInWhichAFileStops) {
   std::string text = ascend_text("H8", rows_at({"1", "2"}));
   text.resize(text.size() - 40);
-  const KernelTable table = ascend_table(text);
+  const CaptureTable table = ascend_table(text);
   EXPECT_EQ(starts_us(table), std::vector<int64_t>{1});
   EXPECT_EQ(finding_codes(table.findings), "row-cut-short ");
 }
@@ -124,20 +124,20 @@ TEST(AscendCsvFiles, ExplainsWhatIsNoTable) {
             "with \"OP Type,Count,Duration(us)\"");
   EXPECT_EQ(ascend_error("PK\x03\x04zzzz"),
             "k.csv: a zip archive or a spreadsheet; unpack it, or export the CSV file again");
-  const Result<KernelTable> missing = read_ascend_csv(std::vector<std::string>{"/nowhere/k.csv"});
+  const Result<CaptureTable> missing = read_ascend_csv(std::vector<std::string>{"/nowhere/k.csv"});
   EXPECT_EQ(missing.error().message, "/nowhere/k.csv: cannot open: No such file or directory");
   EXPECT_FALSE(read_ascend_csv(std::vector<std::string>{}).has_value());
 }
 
 TEST(AscendCsvFiles, TakesATableOfNoRows) {
-  const KernelTable table = ascend_table(ascend_text("H8", {}));
+  const CaptureTable table = ascend_table(ascend_text("H8", {}));
   EXPECT_EQ(table.size(), 0u);
   EXPECT_EQ(finding_codes(table.findings), "no-rows ");
 }
 
 // Row 15: blocks in any order, as slices are put together.
 TEST(AscendCsvFiles, PutsRowsInOrderAndCountsTheBreaks) {
-  const KernelTable table =
+  const CaptureTable table =
       ascend_table(ascend_text("H8", rows_at({"50", "60", "10", "20", "30", "5", "60"})));
   EXPECT_EQ(starts_us(table), (std::vector<int64_t>{5, 10, 20, 30, 50, 60}));
   EXPECT_EQ(table.order_break_count, 2u);
@@ -147,10 +147,10 @@ TEST(AscendCsvFiles, PutsRowsInOrderAndCountsTheBreaks) {
 
 // Row 16: the exporter sorts devices as texts; a block of another device is no break.
 TEST(AscendCsvFiles, KeepsDevicesApart) {
-  const KernelTable table = ascend_table(ascend_text("H9", {{.start = "10", .device = "10"},
-                                                            {.start = "20", .device = "10"},
-                                                            {.start = "11", .device = "2"},
-                                                            {.start = "21", .device = "2"}}));
+  const CaptureTable table = ascend_table(ascend_text("H9", {{.start = "10", .device = "10"},
+                                                             {.start = "20", .device = "10"},
+                                                             {.start = "11", .device = "2"},
+                                                             {.start = "21", .device = "2"}}));
   EXPECT_EQ(table.device, (std::vector<int32_t>{2, 2, 10, 10}));
   EXPECT_EQ(starts_us(table), (std::vector<int64_t>{11, 21, 10, 20}));
   EXPECT_EQ(table.order_break_count, 0u);
@@ -158,9 +158,9 @@ TEST(AscendCsvFiles, KeepsDevicesApart) {
 
 // Rows 15 and 44: slices that were given in any order.
 TEST(AscendCsvFiles, MergesSlices) {
-  const Result<KernelTable> table = read_files({ascend_text("H9", rows_at({"30", "40"})),
-                                                ascend_text("H9", rows_at({"10", "20"})),
-                                                ascend_text("H9", rows_at({"50", "60"}))});
+  const Result<CaptureTable> table = read_files({ascend_text("H9", rows_at({"30", "40"})),
+                                                 ascend_text("H9", rows_at({"10", "20"})),
+                                                 ascend_text("H9", rows_at({"50", "60"}))});
   ASSERT_TRUE(table.has_value()) << table.error().message;
   EXPECT_EQ(starts_us(*table), (std::vector<int64_t>{10, 20, 30, 40, 50, 60}));
   EXPECT_EQ(table->source, (std::vector<uint32_t>{1, 1, 0, 0, 2, 2}));
@@ -171,7 +171,7 @@ TEST(AscendCsvFiles, MergesSlices) {
 
 // Rows that start together stay in the order of the files.
 TEST(AscendCsvFiles, BreaksTiesByTheOrderOfFiles) {
-  const Result<KernelTable> table =
+  const Result<CaptureTable> table =
       read_files({ascend_text("H9", {{.name = "b", .start = "5"}, {.name = "a", .start = "5"}}),
                   ascend_text("H9", {{.name = "c", .start = "5"}, {.name = "a", .start = "5"}})});
   ASSERT_TRUE(table.has_value());
@@ -182,18 +182,18 @@ TEST(AscendCsvFiles, BreaksTiesByTheOrderOfFiles) {
 
 // Row 17: files of several ranks have the same time and no device.
 TEST(AscendCsvFiles, WarnsOfFilesThatAreNoSlices) {
-  const Result<KernelTable> table = read_files(
+  const Result<CaptureTable> table = read_files(
       {ascend_text("H7", rows_at({"10", "30"})), ascend_text("H7", rows_at({"20", "40"}))});
   ASSERT_TRUE(table.has_value());
   EXPECT_EQ(finding_count(table->findings, "files-overlap"), 1u);
-  const Result<KernelTable> of_rank =
+  const Result<CaptureTable> of_rank =
       read_files({ascend_text("H7", rows_at({"10"}))}, {.default_device = 5});
   EXPECT_EQ(of_rank->device[0], 5);
 }
 
 // Row 43.
 TEST(AscendCsvFiles, WarnsOfFilesOfDifferentTimes) {
-  const Result<KernelTable> table =
+  const Result<CaptureTable> table =
       read_files({ascend_text("H7", rows_at({"1000000"})),
                   ascend_text("H7", rows_at({"1764246877073569.640"}))});
   ASSERT_TRUE(table.has_value());
@@ -203,7 +203,7 @@ TEST(AscendCsvFiles, WarnsOfFilesOfDifferentTimes) {
 // Row 22.
 TEST(AscendCsvFiles, DropsRowsThatAreThereTwice) {
   const std::string text = ascend_text("H9", rows_at({"10", "20", "30"}));
-  const Result<KernelTable> table = read_files({text, text});
+  const Result<CaptureTable> table = read_files({text, text});
   ASSERT_TRUE(table.has_value());
   EXPECT_EQ(starts_us(*table), (std::vector<int64_t>{10, 20, 30}));
   EXPECT_EQ(table->source, (std::vector<uint32_t>{0, 0, 0})) << "the first is kept";
@@ -214,14 +214,14 @@ TEST(AscendCsvFiles, DropsRowsThatAreThereTwice) {
 
 // Row 22: one difference is enough.
 TEST(AscendCsvFiles, KeepsRowsThatDiffer) {
-  const KernelTable table = ascend_table(ascend_text("H8", {{},
-                                                            {.name = "other"},
-                                                            {.duration = "61.240"},
-                                                            {.device = "1"},
-                                                            {.stream = "2"},
-                                                            {.task = "11052"},
-                                                            {.context = "3"},
-                                                            {.context = "4"}}));
+  const CaptureTable table = ascend_table(ascend_text("H8", {{},
+                                                             {.name = "other"},
+                                                             {.duration = "61.240"},
+                                                             {.device = "1"},
+                                                             {.stream = "2"},
+                                                             {.task = "11052"},
+                                                             {.context = "3"},
+                                                             {.context = "4"}}));
   EXPECT_EQ(table.size(), 8u);
   EXPECT_EQ(table.dropped_count, 0u);
 }
@@ -230,7 +230,7 @@ TEST(AscendCsvFiles, KeepsRowsThatDiffer) {
 TEST(AscendCsvFiles, PassesOverRepeatedHeaders) {
   const std::string text =
       ascend_text("H8", rows_at({"10"})) + "\xef\xbb\xbf" + ascend_text("H8", rows_at({"20"}));
-  const KernelTable table = ascend_table(text);
+  const CaptureTable table = ascend_table(text);
   EXPECT_EQ(starts_us(table), (std::vector<int64_t>{10, 20}));
   EXPECT_EQ(table.sources.size(), 1u);
   EXPECT_EQ(table.sources[0].row_count, 2u);
@@ -240,7 +240,7 @@ TEST(AscendCsvFiles, PassesOverRepeatedHeaders) {
 // Row 23: files of different years put together.
 TEST(AscendCsvFiles, FollowsAHeaderThatChanges) {
   const std::string text = ascend_text("H0", rows_at({"10"})) + ascend_text("H8", rows_at({"20"}));
-  const KernelTable table = ascend_table(text);
+  const CaptureTable table = ascend_table(text);
   ASSERT_EQ(table.size(), 2u);
   EXPECT_EQ(table.stream[table.device[0] == 0 ? 0 : 1], 148);
   ASSERT_EQ(table.sources.size(), 2u);
@@ -252,7 +252,7 @@ TEST(AscendCsvFiles, FollowsAHeaderThatChanges) {
 // Row 23: a column that only the second header has comes first in it.
 TEST(AscendCsvFiles, TakesALongerHeaderForAnother) {
   const std::string text = ascend_text("H0", rows_at({"10"})) + ascend_text("H1", rows_at({"20"}));
-  const KernelTable table = ascend_table(text);
+  const CaptureTable table = ascend_table(text);
   ASSERT_EQ(table.size(), 2u);
   EXPECT_EQ(text_at(table, table.step[1]), "50");
   EXPECT_EQ(text_at(table, table.type[1]), "MatMulV2");
@@ -276,7 +276,7 @@ std::string gzip(std::string_view text) {
 // Row 39, as far as it concerns tables.
 TEST(AscendCsvFiles, ReadsGzipAndSaysWhatThatCosts) {
   const std::string packed = gzip(ascend_text("H8", rows_at({"10", "20"})));
-  const Result<KernelTable> table = read_files({packed});
+  const Result<CaptureTable> table = read_files({packed});
   ASSERT_TRUE(table.has_value()) << table.error().message;
   EXPECT_EQ(starts_us(*table), (std::vector<int64_t>{10, 20}));
   EXPECT_TRUE(table->sources[0].is_compressed);
@@ -286,7 +286,7 @@ TEST(AscendCsvFiles, ReadsGzipAndSaysWhatThatCosts) {
 TEST(AscendCsvFiles, SaysWhereDamagedGzipStops) {
   std::string packed = gzip(ascend_text("H8", std::vector<AscendRowCells>(500)));
   packed.resize(packed.size() - 9);
-  const Result<KernelTable> table = read_files({packed});
+  const Result<CaptureTable> table = read_files({packed});
   ASSERT_TRUE(table.has_value()) << table.error().message;
   EXPECT_EQ(finding_count(table->findings, "cut-short"), 1u);
 }
@@ -311,12 +311,12 @@ TEST(AscendCsvFiles, KnowsThePlaceOfEveryRow) {
     }
     rows.push_back({.start = "77"});
     const std::string text = ascend_text(header->first, rows, random() % 2 == 0 ? "\r\n" : "\n");
-    const KernelTable table = ascend_table(text);
+    const CaptureTable table = ascend_table(text);
     ASSERT_EQ(table.sources[0].row_count, table.size() + table.dropped_count);
     ASSERT_EQ(table.sources[0].row_count, rows.size());
     for (size_t row = 0; row < table.size(); ++row) {
       const std::string record = text.substr(table.text_offset[row], table.text_bytes[row]);
-      const KernelTable alone = ascend_table(table.sources[0].header + "\n" + record + "\n");
+      const CaptureTable alone = ascend_table(table.sources[0].header + "\n" + record + "\n");
       ASSERT_EQ(alone.size(), 1u) << record;
       ASSERT_EQ(alone.start_ns[0], table.start_ns[row]);
       ASSERT_EQ(alone.device[0], table.device[row]);
@@ -331,12 +331,12 @@ TEST(AscendCsvFiles, KnowsThePlaceOfEveryRow) {
 TEST(AscendCsvFiles, CanBeCutAnywhere) {
   const std::string header = kAscendHeaders.at("H5") + "\r\n";
   const std::string whole = ascend_text("H5", rows_at({"10", "20", "30"}));
-  const KernelTable uncut = ascend_table(whole);
+  const CaptureTable uncut = ascend_table(whole);
   for (size_t size = header.size(); size < whole.size(); ++size) {
     const std::string text = whole.substr(0, size);
     const size_t line_count =
         static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) - 1;  // of rows
-    const Result<KernelTable> table = read_ascend_text(text);
+    const Result<CaptureTable> table = read_ascend_text(text);
     if (!table) {
       ASSERT_EQ(line_count, 0u) << table.error().message;
       continue;
@@ -358,7 +358,7 @@ TEST(AscendCsvFiles, SurvivesAnyChangedByte) {
     for (const char byte : {'"', ',', '\n', '\xff'}) {
       std::string text = whole;
       text[i] = byte;
-      const Result<KernelTable> table = read_ascend_text(text);
+      const Result<CaptureTable> table = read_ascend_text(text);
       ASSERT_TRUE(table.has_value()) << i << " " << table.error().message;
       ASSERT_EQ(table->sources[0].row_count, table->size() + table->dropped_count) << i;
       ASSERT_GE(table->size(), 2u) << i << " " << byte;
@@ -368,7 +368,7 @@ TEST(AscendCsvFiles, SurvivesAnyChangedByte) {
 
 // Row 46: offsets go beyond 4 GiB, and a file larger than the window is read in pieces.
 TEST(AscendCsvFiles, ReadsBeyondOneWindow) {
-  using Offset = decltype(KernelTable::text_offset)::value_type;
+  using Offset = decltype(CaptureTable::text_offset)::value_type;
   static_assert(std::numeric_limits<Offset>::max() > uint64_t{1} << 40);
   const std::string& header = kAscendHeaders.at("H9");
   std::string text = header + "\r\n";
@@ -380,7 +380,7 @@ TEST(AscendCsvFiles, ReadsBeyondOneWindow) {
     text += "\r\n";
   }
   uint64_t done = 0;
-  const KernelTable table =
+  const CaptureTable table =
       ascend_table(text, {.progress = [&done](uint64_t bytes, uint64_t) { done = bytes; }});
   ASSERT_EQ(table.size(), kRows);
   EXPECT_EQ(table.start_ns.back(), (1764246877073569 + int64_t{kRows} - 1) * 1000);

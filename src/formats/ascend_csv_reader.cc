@@ -89,7 +89,7 @@ uint32_t RecentTexts::intern(std::string_view text) {
   return slot;
 }
 
-AscendCsvReader::AscendCsvReader(KernelTable& table, const AscendCsvOptions& options)
+AscendCsvReader::AscendCsvReader(CaptureTable& table, const AscendCsvOptions& options)
     : table_(table), options_(options), texts_(table.names) {}
 
 Result<void> AscendCsvReader::read(InputStream& input, bool is_compressed, Progress progress) {
@@ -242,7 +242,7 @@ void AscendCsvReader::set_numbers(const AscendCells& cells, KernelRow& row) {
   const bool has_device = device.value && *device.value <= kLargest;
   const bool has_stream = stream.value && *stream.value <= kLargest;
   row.device = has_device ? static_cast<int32_t>(*device.value) : options_.default_device;
-  row.stream = has_stream ? static_cast<int32_t>(*stream.value) : KernelTable::kNoStream;
+  row.stream = has_stream ? static_cast<int32_t>(*stream.value) : CaptureTable::kNoStream;
   row.task = task.value.value_or(kNoIndex);
   const bool is_too_large =
       device.value.has_value() != has_device || stream.value.has_value() != has_stream;
@@ -260,7 +260,7 @@ void AscendCsvReader::set_texts(const AscendCells& cells, KernelRow& row) {
   row.kind = ascend_kernel_kind({.name = name,
                                  .type = type,
                                  .core = core,
-                                 .has_stream = row.stream != KernelTable::kNoStream});
+                                 .has_stream = row.stream != CaptureTable::kNoStream});
   if (!type.empty()) {
     row.type = texts_.intern(type);
   } else if (!is_missing_cell(name)) {

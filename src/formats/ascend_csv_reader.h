@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AscendCsvReader: the rows of one kernel table after another, appended to a KernelTable in the
+// AscendCsvReader: the rows of one kernel table after another, appended to a CaptureTable in the
 // order of the files. Part of ascend_csv.h.
 
 #pragma once
@@ -18,7 +18,7 @@
 #include "formats/ascend_csv.h"
 #include "formats/ascend_header.h"
 #include "formats/ascend_row_events.h"
-#include "trace/kernel_table.h"
+#include "trace/capture_table.h"
 
 namespace gapless {
 
@@ -37,7 +37,7 @@ class RecentTexts {
 
 class AscendCsvReader {
  public:
-  AscendCsvReader(KernelTable& table, const AscendCsvOptions& options);
+  AscendCsvReader(CaptureTable& table, const AscendCsvOptions& options);
 
   // Appends the rows of one file. Error when it is no kernel table, or cannot be read.
   Result<void> read(InputStream& input, bool is_compressed, Progress progress);
@@ -62,7 +62,7 @@ class AscendCsvReader {
   void append(const KernelRow& row, uint32_t context);
   void note(RowEvent event) { events_.count(event, path_, record_count_); }
 
-  KernelTable& table_;
+  CaptureTable& table_;
   const AscendCsvOptions& options_;
   RowEvents events_;
   RecentTexts texts_;

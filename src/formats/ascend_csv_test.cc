@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kStartNs = 1764246877073569640;
 
 // The table of one row with these cells under header H8.
-KernelTable one_row(const AscendRowCells& cells) {
+CaptureTable one_row(const AscendRowCells& cells) {
   return ascend_table(ascend_text("H8", {cells}));
 }
 
@@ -29,7 +29,7 @@ KernelTable one_row(const AscendRowCells& cells) {
 std::string dropped_as(const AscendRowCells& cells) {
   AscendRowCells good;
   good.start = "1";
-  const KernelTable table = ascend_table(ascend_text("H8", {good, cells}));
+  const CaptureTable table = ascend_table(ascend_text("H8", {good, cells}));
   EXPECT_EQ(table.size(), 1u);
   EXPECT_EQ(table.dropped_count, 1u);
   EXPECT_EQ(table.sources[0].row_count, 2u);
@@ -39,7 +39,7 @@ std::string dropped_as(const AscendRowCells& cells) {
 // Row 8.
 TEST(AscendCsv, ReadsTheHeadersOfAllYears) {
   for (const auto& [name, header] : kAscendHeaders) {
-    const KernelTable table = ascend_table(ascend_text(name, {AscendRowCells{}}));
+    const CaptureTable table = ascend_table(ascend_text(name, {AscendRowCells{}}));
     ASSERT_EQ(table.size(), 1u) << name;
     EXPECT_EQ(table.start_ns[0], kStartNs) << name;
     EXPECT_EQ(table.duration_ns[0], 61220) << name;
@@ -50,7 +50,7 @@ TEST(AscendCsv, ReadsTheHeadersOfAllYears) {
       return header.find(column) != std::string::npos;
     };
     EXPECT_EQ(table.device[0], has("Device_id") ? 0 : -1) << name;
-    EXPECT_EQ(table.stream[0], has("Stream ID") ? 148 : KernelTable::kNoStream) << name;
+    EXPECT_EQ(table.stream[0], has("Stream ID") ? 148 : CaptureTable::kNoStream) << name;
     EXPECT_EQ(table.task[0], has("Task ID") ? 11051u : kNoIndex) << name;
     EXPECT_EQ(text_at(table, table.step[0]), has("Step I") ? "50" : "(none)") << name;
     const std::string_view shapes = has("Input Shapes") ? "16,5120;5120,768" : "(none)";
@@ -70,7 +70,7 @@ TEST(AscendCsv, KeepsEveryNanosecondOfSixteenDigits) {
     rows[i].start = digits.insert(digits.size() - 3, ".") + "\t";
     rows[i].duration = "0.020";
   }
-  const KernelTable table = ascend_table(ascend_text("H9", rows));
+  const CaptureTable table = ascend_table(ascend_text("H9", rows));
   ASSERT_EQ(table.size(), rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     ASSERT_EQ(table.start_ns[i], 4503599627370497000 + static_cast<int64_t>(i) * 20);
@@ -82,7 +82,7 @@ TEST(AscendCsv, KeepsEveryNanosecondOfSixteenDigits) {
 TEST(AscendCsv, TrimsNumbersQuotedOrNot) {
   for (const std::string start : {"1764246877073569.640\t", "\"1764246877073569.640\t\"",
                                   " 1764246877073569.64 ", "\t1764246877073569.6400"}) {
-    const KernelTable table =
+    const CaptureTable table =
         one_row({.start = start, .device = " 3\t", .stream = "\"148\t\"", .step = "50 "});
     ASSERT_EQ(table.size(), 1u) << start;
     EXPECT_EQ(table.start_ns[0], kStartNs) << start;
@@ -101,11 +101,12 @@ TEST(AscendCsv, TakesStampsOfAnyNumberOfDecimals) {
 // Durations of old files have four decimals. They are rounded half away from zero, as all decimals
 // here are, and the findings say how many.
 TEST(AscendCsv, RoundsDurationsOfFourDecimals) {
-  const KernelTable table = ascend_table(ascend_text("H5", {{.start = "1", .duration = "496.8508"},
-                                                            {.start = "2", .duration = "0.0005"},
-                                                            {.start = "3", .duration = "0.0015"},
-                                                            {.start = "4", .duration = "0.0004"},
-                                                            {.start = "5", .duration = "6.5400"}}));
+  const CaptureTable table =
+      ascend_table(ascend_text("H5", {{.start = "1", .duration = "496.8508"},
+                                      {.start = "2", .duration = "0.0005"},
+                                      {.start = "3", .duration = "0.0015"},
+                                      {.start = "4", .duration = "0.0004"},
+                                      {.start = "5", .duration = "6.5400"}}));
   EXPECT_EQ(table.duration_ns, (std::vector<int64_t>{496851, 1, 2, 0, 6540}));
   EXPECT_EQ(finding_count(table.findings, "rounded-durations"), 4u);
 }
@@ -113,7 +114,7 @@ TEST(AscendCsv, RoundsDurationsOfFourDecimals) {
 // Row 4.
 TEST(AscendCsv, TakesShapesOutOfAllTheirQuotes) {
   const auto shapes = [](const std::string& cell) {
-    const KernelTable table = one_row({.input_shapes = cell});
+    const CaptureTable table = one_row({.input_shapes = cell});
     return std::string(text_at(table, table.input_shapes[0]));
   };
   EXPECT_EQ(shapes("\"\"\"1,4096,1024;1024\"\"\""), "1,4096,1024;1024");
@@ -127,7 +128,7 @@ TEST(AscendCsv, TakesShapesOutOfAllTheirQuotes) {
 
 // Row 5.
 TEST(AscendCsv, LetsANameHoldALineBreak) {
-  const KernelTable table = ascend_table(ascend_text(
+  const CaptureTable table = ascend_table(ascend_text(
       "H8", {{.name = "\"two\nlines\""}, {.name = "next", .start = "1764246877073600"}}));
   ASSERT_EQ(table.size(), 2u);
   EXPECT_EQ(text_at(table, table.name[0]), "two\nlines");
@@ -141,7 +142,7 @@ TEST(AscendCsv, ReadsLineByLineWhereQuotesAreBroken) {
     if (name != "\"odd") cells.input_shapes = cells.output_shapes = "N/A";
     return cells;
   };
-  const KernelTable table = ascend_table(
+  const CaptureTable table = ascend_table(
       ascend_text("H8", {row("\"odd", "100"), row("\"begin", "200"), row("end\"", "300"),
                          row("x", "400"), row("\"last", "500"), row("y", "600")}));
   ASSERT_EQ(table.size(), 6u);
@@ -157,7 +158,7 @@ TEST(AscendCsv, TakesMissingLastCellsAsNotSaid) {
   const std::string& header = kAscendHeaders.at("H8");
   std::string row = ascend_row(header, {});
   row.resize(row.rfind(','));
-  const KernelTable table = ascend_table(header + "\n" + row + "\n");
+  const CaptureTable table = ascend_table(header + "\n" + row + "\n");
   ASSERT_EQ(table.size(), 1u);
   EXPECT_EQ(finding_count(table.findings, "rows-padded"), 1u);
 }
@@ -169,7 +170,7 @@ TEST(AscendCsv, DropsRowsThatLackACellInTheMiddle) {
   std::string row = ascend_row(header, {});
   const std::string duration = "61.220,";
   row.erase(row.find(duration), duration.size());
-  const KernelTable table = ascend_table(header + "\n" + good + "\n" + row + "\n");
+  const CaptureTable table = ascend_table(header + "\n" + good + "\n" + row + "\n");
   EXPECT_EQ(table.size(), 1u);
   EXPECT_EQ(finding_codes(table.findings), "rows-shifted ");
 }
@@ -179,7 +180,7 @@ TEST(AscendCsv, DoesNotReadColumnsBehindACellTooMany) {
   const std::string& header = kAscendHeaders.at("H8");
   const std::string good = ascend_row(header, {.start = "5"});
   std::string row = ascend_row(header, {.input_shapes = "16,5120;5120,768"});
-  const KernelTable table = ascend_table(header + "\n" + good + ",,\n" + row + "\n");
+  const CaptureTable table = ascend_table(header + "\n" + good + ",,\n" + row + "\n");
   ASSERT_EQ(table.size(), 2u);
   EXPECT_EQ(text_at(table, table.input_shapes[0]), "16,5120;5120,768") << "empty cells at the end";
   EXPECT_EQ(table.duration_ns[1], 61220);
@@ -190,7 +191,7 @@ TEST(AscendCsv, DoesNotReadColumnsBehindACellTooMany) {
 // Row 7.
 TEST(AscendCsv, JoinsNamesThatACommaCut) {
   for (const std::string header : {"H0", "H4", "H8", "H12"}) {
-    const KernelTable table =
+    const CaptureTable table =
         ascend_table(ascend_text(header, {{.name = "Foo(1,2,3)"}, {.start = "1764246877073600"}}));
     ASSERT_EQ(table.size(), 2u) << header;
     EXPECT_EQ(text_at(table, table.name[0]), "Foo(1,2,3)") << header;
@@ -214,7 +215,7 @@ TEST(AscendCsv, MakesTypesOfNamesWhereThereAreNone) {
                           .core = "HCCL",
                           .start = "1764246877073600"},
                          {.name = "N/A", .type = "", .start = "1764246877073700"}});
-  const KernelTable table = ascend_table(text);
+  const CaptureTable table = ascend_table(text);
   ASSERT_EQ(table.size(), 3u);
   EXPECT_EQ(text_at(table, table.type[0]), "Cast");
   EXPECT_EQ(text_at(table, table.core[0]), "(none)");
@@ -227,7 +228,7 @@ TEST(AscendCsv, MakesTypesOfNamesWhereThereAreNone) {
 
 // Row 9: no such column at all.
 TEST(AscendCsv, NeedsOnlyANameAStartAndADuration) {
-  const KernelTable table = ascend_table("Name,Start Time(us),Duration(us)\nConv2D17,5.5,1\n");
+  const CaptureTable table = ascend_table("Name,Start Time(us),Duration(us)\nConv2D17,5.5,1\n");
   ASSERT_EQ(table.size(), 1u);
   EXPECT_EQ(text_at(table, table.type[0]), "Conv2D");
   EXPECT_EQ(table.start_ns[0], 5500);
@@ -235,16 +236,16 @@ TEST(AscendCsv, NeedsOnlyANameAStartAndADuration) {
 
 // Row 11: not said is not zero.
 TEST(AscendCsv, TellsNotSaidFromZero) {
-  const KernelTable zero = one_row({.device = "0", .stream = "0", .task = "0", .step = "0"});
+  const CaptureTable zero = one_row({.device = "0", .stream = "0", .task = "0", .step = "0"});
   EXPECT_EQ(zero.device[0], 0);
   EXPECT_EQ(zero.stream[0], 0);
   EXPECT_EQ(zero.task[0], 0u);
   EXPECT_EQ(text_at(zero, zero.step[0]), "0");
   for (const std::string cell : {"N/A", "", "NaN", "-", "inf"}) {
-    const KernelTable table =
+    const CaptureTable table =
         one_row({.core = cell, .device = cell, .stream = cell, .task = cell, .step = cell});
-    EXPECT_EQ(table.device[0], KernelTable::kNoDevice) << cell;
-    EXPECT_EQ(table.stream[0], KernelTable::kNoStream) << cell;
+    EXPECT_EQ(table.device[0], CaptureTable::kNoDevice) << cell;
+    EXPECT_EQ(table.stream[0], CaptureTable::kNoStream) << cell;
     EXPECT_EQ(table.task[0], kNoIndex) << cell;
     EXPECT_EQ(table.step[0], kNoIndex) << cell;
     EXPECT_EQ(table.core[0], kNoIndex) << cell;
@@ -254,9 +255,9 @@ TEST(AscendCsv, TellsNotSaidFromZero) {
 }
 
 TEST(AscendCsv, TakesNumbersThatAreNoneAsNotSaid) {
-  const KernelTable table = one_row({.device = "host", .stream = "3000000000", .task = "1.5"});
-  EXPECT_EQ(table.device[0], KernelTable::kNoDevice);
-  EXPECT_EQ(table.stream[0], KernelTable::kNoStream);
+  const CaptureTable table = one_row({.device = "host", .stream = "3000000000", .task = "1.5"});
+  EXPECT_EQ(table.device[0], CaptureTable::kNoDevice);
+  EXPECT_EQ(table.stream[0], CaptureTable::kNoStream);
   EXPECT_EQ(table.task[0], kNoIndex);
   EXPECT_EQ(finding_count(table.findings, "odd-numbers"), 1u);
 }
@@ -295,7 +296,7 @@ TEST(AscendCsv, DropsTimesThatCannotBe) {
 
 // Row 25.
 TEST(AscendCsv, KeepsRowsOfNoDuration) {
-  const KernelTable table = one_row({.duration = "0"});
+  const CaptureTable table = one_row({.duration = "0"});
   ASSERT_EQ(table.size(), 1u);
   EXPECT_EQ(table.duration_ns[0], 0);
 }
@@ -303,7 +304,7 @@ TEST(AscendCsv, KeepsRowsOfNoDuration) {
 // Row 24: the wait is never looked at.
 TEST(AscendCsv, IgnoresTheWaitColumn) {
   for (const std::string wait : {"-17.5", "1e300", "N/A", "99999999999999999999", "x"}) {
-    const KernelTable table =
+    const CaptureTable table =
         ascend_table(kAscendHeaders.at("H0") + "\nCast,Cast,AI_CORE,5,1," + wait + ",0\n");
     ASSERT_EQ(table.size(), 1u) << wait;
     EXPECT_EQ(finding_codes(table.findings), "") << wait;
@@ -312,36 +313,36 @@ TEST(AscendCsv, IgnoresTheWaitColumn) {
 
 // Row 21.
 TEST(AscendCsv, KeepsRowsWithoutCounters) {
-  const KernelTable table = ascend_table(ascend_text("H8", {{.core = "AI_CPU", .start = "1"},
-                                                            {.core = "DSA_SQE", .start = "2"},
-                                                            {.core = "DVPP", .start = "3"}}));
+  const CaptureTable table = ascend_table(ascend_text("H8", {{.core = "AI_CPU", .start = "1"},
+                                                             {.core = "DSA_SQE", .start = "2"},
+                                                             {.core = "DVPP", .start = "3"}}));
   EXPECT_EQ(table.kind, (std::vector<KernelKind>{KernelKind::kAiCpu, KernelKind::kCompute,
                                                  KernelKind::kCompute}));
 }
 
 // Rows 18, 19, 20 and 35: all are kept, and told apart.
 TEST(AscendCsv, KeepsEveryAccountOfACollective) {
-  const KernelTable table = ascend_table(ascend_text("H9", {{.name = "hcom_allReduce__503_0_1",
-                                                             .type = "hcom_allReduce_",
-                                                             .core = "COMMUNICATION",
-                                                             .start = "1",
-                                                             .stream = "N/A",
-                                                             .task = "N/A"},
-                                                            {.name = "AivKernel",
-                                                             .type = "hcom_allReduce_",
-                                                             .core = "COMMUNICATION",
-                                                             .start = "2",
-                                                             .stream = "149"},
-                                                            {.name = "AivKernel",
-                                                             .type = "hcom_allReduce_",
-                                                             .core = "COMMUNICATION",
-                                                             .start = "900",
-                                                             .stream = "149"},
-                                                            {.name = "allgatherAicpuKernel",
-                                                             .type = "allgatherAicpuKernel",
-                                                             .core = "AI_CPU",
-                                                             .start = "1000",
-                                                             .stream = "99"}}));
+  const CaptureTable table = ascend_table(ascend_text("H9", {{.name = "hcom_allReduce__503_0_1",
+                                                              .type = "hcom_allReduce_",
+                                                              .core = "COMMUNICATION",
+                                                              .start = "1",
+                                                              .stream = "N/A",
+                                                              .task = "N/A"},
+                                                             {.name = "AivKernel",
+                                                              .type = "hcom_allReduce_",
+                                                              .core = "COMMUNICATION",
+                                                              .start = "2",
+                                                              .stream = "149"},
+                                                             {.name = "AivKernel",
+                                                              .type = "hcom_allReduce_",
+                                                              .core = "COMMUNICATION",
+                                                              .start = "900",
+                                                              .stream = "149"},
+                                                             {.name = "allgatherAicpuKernel",
+                                                              .type = "allgatherAicpuKernel",
+                                                              .core = "AI_CPU",
+                                                              .start = "1000",
+                                                              .stream = "99"}}));
   ASSERT_EQ(table.size(), 4u);
   EXPECT_EQ(table.kind,
             (std::vector<KernelKind>{KernelKind::kCollective, KernelKind::kFragment,
@@ -351,7 +352,7 @@ TEST(AscendCsv, KeepsEveryAccountOfACollective) {
 
 // Row 28: a task number that came again is another task.
 TEST(AscendCsv, DoesNotTakeTheTaskNumberForAKey) {
-  const KernelTable table = ascend_table(
+  const CaptureTable table = ascend_table(
       ascend_text("H8", {{.start = "1", .task = "65535"}, {.start = "2", .task = "65535"}}));
   EXPECT_EQ(table.size(), 2u);
   EXPECT_EQ(table.dropped_count, 0u);
@@ -359,18 +360,18 @@ TEST(AscendCsv, DoesNotTakeTheTaskNumberForAKey) {
 
 // Row 29.
 TEST(AscendCsv, TakesInvalidNumbersAsAbsent) {
-  const KernelTable table =
+  const CaptureTable table =
       one_row({.device = "4294967295", .stream = "4294967295", .task = "4294967295"});
-  EXPECT_EQ(table.device[0], KernelTable::kNoDevice);
-  EXPECT_EQ(table.stream[0], KernelTable::kNoStream);
+  EXPECT_EQ(table.device[0], CaptureTable::kNoDevice);
+  EXPECT_EQ(table.stream[0], CaptureTable::kNoStream);
   EXPECT_EQ(table.task[0], kNoIndex);
-  EXPECT_EQ(one_row({.stream = "-1"}).stream[0], KernelTable::kNoStream);
+  EXPECT_EQ(one_row({.stream = "-1"}).stream[0], CaptureTable::kNoStream);
   EXPECT_EQ(finding_codes(table.findings), "");
 }
 
 // Row 30.
 TEST(AscendCsv, KeepsRowsOutsideOfAllSteps) {
-  const KernelTable table =
+  const CaptureTable table =
       ascend_table(ascend_text("H8", {{.start = "1", .step = ""}, {.start = "2", .step = "7"}}));
   ASSERT_EQ(table.size(), 2u);
   EXPECT_EQ(table.step[0], kNoIndex);
@@ -381,7 +382,7 @@ TEST(AscendCsv, KeepsRowsOutsideOfAllSteps) {
 // Row 47.
 TEST(AscendCsv, TakesBytesAsTheyAre) {
   const std::string name = "\xd6\xd0\xce\xc4/\xff\x01 op\"s";
-  const KernelTable table = one_row({.name = name});
+  const CaptureTable table = one_row({.name = name});
   EXPECT_EQ(text_at(table, table.name[0]), name);
 }
 
@@ -392,7 +393,7 @@ TEST(AscendCsv, GivesExactSums) {
     rows[i].start = std::to_string(1764246877073569 + static_cast<int64_t>(i));
     rows[i].duration = "231.290";
   }
-  const KernelTable table = ascend_table(ascend_text("H9", rows));
+  const CaptureTable table = ascend_table(ascend_text("H9", rows));
   EXPECT_EQ(kernel_sums(table)[0].duration_ns, 231290000);
 }
 

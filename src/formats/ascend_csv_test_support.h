@@ -129,21 +129,21 @@ inline std::string ascend_text(const std::string& header, const std::vector<Asce
   return text;
 }
 
-inline Result<KernelTable> read_ascend_text(std::string_view text,
-                                            const AscendCsvOptions& options = {}) {
+inline Result<CaptureTable> read_ascend_text(std::string_view text,
+                                             const AscendCsvOptions& options = {}) {
   return read_ascend_csv(
       InputStream::from_memory(std::as_bytes(std::span(text.data(), text.size())), "k.csv"),
       options);
 }
 
-inline KernelTable ascend_table(std::string_view text, const AscendCsvOptions& options = {}) {
-  Result<KernelTable> table = read_ascend_text(text, options);
+inline CaptureTable ascend_table(std::string_view text, const AscendCsvOptions& options = {}) {
+  Result<CaptureTable> table = read_ascend_text(text, options);
   EXPECT_TRUE(table.has_value()) << table.error().message;
-  return table ? std::move(*table) : KernelTable{};
+  return table ? std::move(*table) : CaptureTable{};
 }
 
 inline std::string ascend_error(std::string_view text) {
-  const Result<KernelTable> table = read_ascend_text(text);
+  const Result<CaptureTable> table = read_ascend_text(text);
   return table ? "no error" : table.error().message;
 }
 
@@ -159,7 +159,7 @@ inline std::string finding_codes(const std::vector<Finding>& findings) {
   return codes;
 }
 
-inline std::string_view text_at(const KernelTable& table, uint32_t id) {
+inline std::string_view text_at(const CaptureTable& table, uint32_t id) {
   return id == kNoIndex ? "(none)" : table.names[id];
 }
 

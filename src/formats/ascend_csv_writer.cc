@@ -73,7 +73,7 @@ void append_quoted_if_needed(std::string& out, std::string_view text) {
 
 class RowWriter {
  public:
-  RowWriter(const KernelTable& table, const AscendWriteOptions& options, bool has_steps)
+  RowWriter(const CaptureTable& table, const AscendWriteOptions& options, bool has_steps)
       : table_(table),
         options_(options),
         cells_(written_columns(options, has_steps)),
@@ -110,7 +110,7 @@ class RowWriter {
     return classes_[table_.core[row]];
   }
 
-  const KernelTable& table_;
+  const CaptureTable& table_;
   const AscendWriteOptions& options_;
   std::vector<WrittenCell> cells_;
   std::vector<ShapeCells> shapes_;  // by name
@@ -250,11 +250,11 @@ void RowWriter::append_counters(uint32_t row) {
 void RowWriter::append_place_cell(Column column, uint32_t row) {
   if (column == Column::kStep) {
     if (table_.step[row] != kNoIndex) line_ += table_.names[table_.step[row]];
-  } else if (column == Column::kDevice && table_.device[row] != KernelTable::kNoDevice) {
+  } else if (column == Column::kDevice && table_.device[row] != CaptureTable::kNoDevice) {
     append_integer(line_, table_.device[row]);
   } else if (column == Column::kTask && table_.task[row] != kNoIndex) {
     append_integer(line_, table_.task[row]);
-  } else if (column == Column::kStream && table_.stream[row] != KernelTable::kNoStream) {
+  } else if (column == Column::kStream && table_.stream[row] != CaptureTable::kNoStream) {
     append_integer(line_, table_.stream[row]);
   } else if (column == Column::kModelId) {
     line_ += kNoModel;
@@ -363,18 +363,18 @@ Result<uint64_t> RowWriter::write(const std::string& path, std::span<const uint3
   return bytes;
 }
 
-bool has_steps(const KernelTable& table) {
+bool has_steps(const CaptureTable& table) {
   return std::any_of(table.step.begin(), table.step.end(),
                      [](uint32_t step) { return step != kNoIndex; });
 }
 
-std::vector<uint32_t> all_rows(const KernelTable& table) {
+std::vector<uint32_t> all_rows(const CaptureTable& table) {
   std::vector<uint32_t> rows(table.size());
   std::iota(rows.begin(), rows.end(), uint32_t{0});
   return rows;
 }
 
-Result<void> check_options(const KernelTable& table, const AscendWriteOptions& options) {
+Result<void> check_options(const CaptureTable& table, const AscendWriteOptions& options) {
   if (options.header < 0 || options.header >= kAscendHeaderCount) {
     return fail(ErrorCode::kInvalidInput, "header {}; 0 to {} are possible", options.header,
                 kAscendHeaderCount - 1);
@@ -399,18 +399,18 @@ Result<void> check_options(const KernelTable& table, const AscendWriteOptions& o
 }  // namespace
 
 std::string ascend_header_text(const AscendWriteOptions& options, bool has_steps) {
-  const KernelTable empty;
+  const CaptureTable empty;
   return RowWriter(empty, options, has_steps).header();
 }
 
-Result<uint64_t> write_ascend_csv(const KernelTable& table, const std::string& path,
+Result<uint64_t> write_ascend_csv(const CaptureTable& table, const std::string& path,
                                   const AscendWriteOptions& options) {
   GAPLESS_TRY(check_options(table, options));
   const std::vector<uint32_t> rows = options.rows.empty() ? all_rows(table) : options.rows;
   return RowWriter(table, options, has_steps(table)).write(path, rows, options.headers_before);
 }
 
-Result<std::vector<std::string>> write_ascend_slices(const KernelTable& table,
+Result<std::vector<std::string>> write_ascend_slices(const CaptureTable& table,
                                                      const std::string& folder,
                                                      const AscendWriteOptions& options,
                                                      uint64_t slice_rows) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A KernelTable as the Ascend profiler would write it: kernel_details.csv or op_summary*.csv, with
+// A CaptureTable as the Ascend profiler would write it: kernel_details.csv or op_summary*.csv, with
 // the columns of any year and the quirks of their cells.
 //
 // For captures that were made up; what was read is written back by copying its text. Cells that a
@@ -17,7 +17,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
-#include "trace/kernel_table.h"
+#include "trace/capture_table.h"
 
 namespace gapless {
 
@@ -80,13 +80,13 @@ std::string ascend_header_text(const AscendWriteOptions& options, bool has_steps
 
 // Returns the bytes written. Error when the file cannot be written, or when an option does not fit
 // the table.
-Result<uint64_t> write_ascend_csv(const KernelTable& table, const std::string& path,
+Result<uint64_t> write_ascend_csv(const CaptureTable& table, const std::string& path,
                                   const AscendWriteOptions& options = {});
 
 // The same as slices of `slice_rows` in a folder: op_summary_slice_0_<stamp>.csv and so on, or
 // op_summary_<stamp>.csv when one is enough. Returns the paths.
 inline constexpr uint64_t kAscendSliceRows = 1'000'000;
-Result<std::vector<std::string>> write_ascend_slices(const KernelTable& table,
+Result<std::vector<std::string>> write_ascend_slices(const CaptureTable& table,
                                                      const std::string& folder,
                                                      const AscendWriteOptions& options = {},
                                                      uint64_t slice_rows = kAscendSliceRows);

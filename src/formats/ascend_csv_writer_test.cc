@@ -18,8 +18,8 @@ namespace gapless {
 namespace {
 
 // A matmul, a collective with its kernel, and an attention, on device 3.
-KernelTable small_table() {
-  KernelTable table;
+CaptureTable small_table() {
+  CaptureTable table;
   const auto id = [&](std::string_view text) { return table.names.intern(text); };
   table.append({.start_ns = 1'764'246'877'073'569'640,
                 .duration_ns = 20'600,
@@ -60,7 +60,7 @@ KernelTable small_table() {
   return table;
 }
 
-std::string written(const KernelTable& table, const AscendWriteOptions& options) {
+std::string written(const CaptureTable& table, const AscendWriteOptions& options) {
   const TemporaryDirectory directory;
   const std::string path = directory.path("kernel_details.csv");
   const Result<uint64_t> bytes = write_ascend_csv(table, path, options);
@@ -169,7 +169,7 @@ TEST(AscendCsvWriter, HasCountersOnlyOfCoresThatCount) {
 }
 
 TEST(AscendCsvWriter, WritesTheQuirksThatAreAskedFor) {
-  const KernelTable table = small_table();
+  const CaptureTable table = small_table();
   const std::string plain = written(table, {.header = 0,
                                             .has_types = false,
                                             .start_style = AscendStartStyle::kPlain,
@@ -203,7 +203,7 @@ TEST(AscendCsvWriter, WritesRowsInAnyOrderAndHeadersOnTheWay) {
 }
 
 TEST(AscendCsvWriter, TakesColumnsOfOthers) {
-  KernelTable table = small_table();
+  CaptureTable table = small_table();
   const uint32_t graph = table.names.intern("17");
   const uint32_t text = table.names.intern("a, \"b\"");
   const std::vector<std::string> lines =
@@ -218,7 +218,7 @@ TEST(AscendCsvWriter, TakesColumnsOfOthers) {
 }
 
 TEST(AscendCsvWriter, QuotesNamesInKernelDetailsOnly) {
-  KernelTable table;
+  CaptureTable table;
   table.append({.start_ns = 1000, .duration_ns = 20, .name = table.names.intern("a,b")});
   EXPECT_NE(written(table, {.header = 0}).find("\n\"a,b\",N/A"), std::string::npos);
   EXPECT_NE(written(table, {.header = 0, .naming = AscendNaming::kOpSummary}).find("\na,b,N/A"),
@@ -259,7 +259,7 @@ TEST(AscendCsvWriter, RefusesWhatDoesNotFit) {
 // Goal: what is written is read back, in every header and style.
 TEST(AscendCsvWriter, WritesWhatTheReaderReads) {
   const TemporaryDirectory directory;
-  const KernelTable table = small_table();
+  const CaptureTable table = small_table();
   for (int header = 0; header < kAscendHeaderCount; ++header) {
     for (const AscendNaming naming :
          {AscendNaming::kKernelDetails, AscendNaming::kOpSummary, AscendNaming::kMixed}) {
@@ -270,7 +270,7 @@ TEST(AscendCsvWriter, WritesWhatTheReaderReads) {
                                           .triple_quotes = header % 2 == 0,
                                           .carriage_returns = header % 2 == 1};
       ASSERT_TRUE(write_ascend_csv(table, path, options));
-      const Result<KernelTable> read = read_ascend_csv(std::vector<std::string>{path});
+      const Result<CaptureTable> read = read_ascend_csv(std::vector<std::string>{path});
       ASSERT_TRUE(read.has_value()) << header << ": " << read.error().message;
       ASSERT_EQ(read->size(), table.size()) << header;
       EXPECT_EQ(read->start_ns, table.start_ns);

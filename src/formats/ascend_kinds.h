@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "trace/kernel_table.h"
+#include "trace/capture_table.h"
 
 namespace gapless {
 

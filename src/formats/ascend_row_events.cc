@@ -77,7 +77,7 @@ RowEvent RowEvents::main_reason() const {
   return static_cast<RowEvent>(main);
 }
 
-void RowEvents::report(KernelTable& table) const {
+void RowEvents::report(CaptureTable& table) const {
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
     if (entry.count == 0) continue;

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "trace/kernel_table.h"
+#include "trace/capture_table.h"
 
 namespace gapless {
 
@@ -56,7 +56,7 @@ class RowEvents {
   // The reason that dropped most rows; the first in the list of those that tie.
   RowEvent main_reason() const;
   // One finding for each event that happened.
-  void report(KernelTable& table) const;
+  void report(CaptureTable& table) const;
 
  private:
   struct Entry {

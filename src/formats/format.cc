@@ -16,7 +16,7 @@
 #include "formats/perfetto.h"
 #include "formats/swimlane_reader.h"
 #include "formats/tracr.h"
-#include "trace/kernel_table.h"
+#include "trace/capture_table.h"
 #include "trace/trace_file.h"
 #include "trace/trace_file_writer.h"
 

@@ -18,12 +18,14 @@
 namespace gapless {
 namespace {
 
+// A step that somebody chose stands for itself and not for the others.
 DiffSide side_of(const ReportedTrace& side) {
   return {.trace = &side.trace,
           .tasks = &*side.report.tasks,
           .bubbles = &side.report.bubbles,
           .path = &side.report.path,
-          .step_lengths_ns = side.report.step_lengths};
+          .step_lengths_ns =
+              side.report.is_step_chosen ? std::vector<int64_t>{} : side.report.step_lengths};
 }
 
 // What names a recording and not what was recorded: it differs between any two.
@@ -95,6 +97,14 @@ void add_findings(const Trace& trace, std::string_view side, std::vector<std::st
   if (count > kFindingsShown)
     warnings.push_back(fmt::format("{}: {} more findings, which `gapless info` lists", side,
                                    count - kFindingsShown));
+}
+
+// What keeps a report of one side from giving a verdict speaks against this one too.
+void add_quality(const StepReport& report, std::string_view side,
+                 std::vector<std::string>& warnings) {
+  if (report.quality.withholds_verdict)
+    warnings.push_back(
+        fmt::format("{}: a report would give no verdict: {}", side, report.quality.reason()));
 }
 
 std::string kernel_text(const KernelDiff& kernel) {
@@ -239,6 +249,8 @@ Result<DiffReport> make_diff_report(const ReportedTrace& first, const ReportedTr
   add_property_warnings(first.trace, second.trace, warnings);
   add_findings(first.trace, "A", warnings);
   add_findings(second.trace, "B", warnings);
+  add_quality(first.report, "A", warnings);
+  add_quality(second.report, "B", warnings);
   report.verdict = verdict_of(report.diff);
   return report;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 
 #include <fmt/core.h>
@@ -33,14 +34,14 @@ std::optional<TimeRange> task_window(const Trace& trace) {
 }
 
 Result<std::vector<TimeRange>> windows_of(const Trace& trace, const std::string& source) {
-  std::vector<TimeRange> windows;
-  for (const StepWindow& step : step_windows(trace)) windows.push_back(step.window);
-  if (!windows.empty()) return windows;
   const std::optional<TimeRange> all = task_window(trace);
   if (!all)
     return fail(ErrorCode::kInvalidInput,
                 "{}: has no task with a start and an end, so there is no core time to explain",
                 source);
+  std::vector<TimeRange> windows;
+  for (const StepWindow& step : step_windows(trace)) windows.push_back(step.window);
+  if (!windows.empty()) return windows;
   windows.push_back(*all);
   return windows;
 }
@@ -57,18 +58,19 @@ size_t median_window(const std::vector<TimeRange>& windows) {
   return order[order.size() / 2];
 }
 
-// Workers on which nothing ever ran belong to other devices of the process, which stood by; cores
-// of a chip count although they had nothing to do.
+// Workers of devices on which nothing ever ran stood by, as those of other devices of the process;
+// all other cores count, although they had nothing to do.
 std::vector<uint32_t> lanes_in_use(const Trace& trace) {
-  std::vector<bool> ran(trace.lanes.size(), false);
+  std::set<uint32_t> devices;
   const std::vector<int64_t>& starts = trace.tasks.at(TaskTime::kStart);
   for (size_t row = 0; row < trace.tasks.size(); ++row) {
     const uint32_t lane = trace.tasks.lane[row];
-    if (lane != kNoIndex && starts[row] != kAbsent) ran[lane] = true;
+    if (lane != kNoIndex && starts[row] != kAbsent) devices.insert(trace.lanes[lane].device);
   }
   std::vector<uint32_t> lanes = core_lanes(trace);
   std::erase_if(lanes, [&](uint32_t lane) {
-    return trace.lanes[lane].kind == LaneKind::kWorker && !ran[lane];
+    return trace.lanes[lane].kind == LaneKind::kWorker &&
+           !devices.contains(trace.lanes[lane].device);
   });
   return lanes;
 }
@@ -154,8 +156,9 @@ std::string verdict_of(const StepReport& report) {
     return fmt::format("{}: what is left to win is in the kernels, not between them ({}){}",
                        evidence, largest_bubble_text(report), overhead_text(report));
   if (!report.efficiencies)
-    return fmt::format("{}; {}{}; without edges nobody can say what it would be otherwise",
-                       evidence, largest_bubble_text(report), overhead_text(report));
+    return fmt::format("{}; {}{}; {} nobody can say what it would be otherwise", evidence,
+                       largest_bubble_text(report), overhead_text(report),
+                       report.edge_count == 0 ? "without edges" : "without a replay that fits");
   return fmt::format("{}; {}{}; {}", evidence, largest_bubble_text(report), overhead_text(report),
                      loss_text(*report.efficiencies));
 }
@@ -202,6 +205,9 @@ Result<ExplainedStep> find_step(const Trace& trace, const std::string& source,
                 found.windows.size() - 1);
   found.step = step.value_or(median_window(found.windows));
   found.lanes = lanes_in_use(trace);
+  if (found.lanes.empty())
+    return fail(ErrorCode::kInvalidInput,
+                "{}: no lane of a core ran a task, so there is no core time to explain", source);
   return found;
 }
 
@@ -212,6 +218,7 @@ Result<StepReport> make_step_report(const Trace& trace, const std::string& sourc
   report.source = source;
   report.step_count = found.windows.size();
   report.step = found.step;
+  report.is_step_chosen = options.step.has_value();
   for (const TimeRange& window : found.windows) report.step_lengths.push_back(length_of(window));
   std::sort(report.step_lengths.begin(), report.step_lengths.end());
 

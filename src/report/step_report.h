@@ -56,6 +56,7 @@ struct StepReport {
   std::string source;  // the trace's path
   size_t step_count = 0;
   size_t step = 0;                    // the one that is explained
+  bool is_step_chosen = false;        // somebody asked for it; else it is the median
   std::vector<int64_t> step_lengths;  // sorted
   KernelTimes kernels;
   std::vector<std::string> kernel_names;  // of kernels.kernels

@@ -125,5 +125,32 @@ TEST(StepReport, AStepThatIsNotThereIsAnErrorOfTheCommandLine) {
   EXPECT_EQ(report.error().message, "--step 1; made.gapless has steps 0 to 0");
 }
 
+TEST(StepReport, AStepWithoutTasksOnCoresIsAnError) {
+  MadeExecution execution = make_execution({});
+  execution.trace.tasks = {};
+  execution.trace.edges = {};
+  const Result<StepReport> report = make_step_report(execution.trace, "made.gapless");
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().message,
+            "made.gapless: has no task with a start and an end, so there is no core time to "
+            "explain");
+}
+
+TEST(StepReport, CountsWorkersOfTheDeviceThatGotNothing) {
+  MadeOptions options;
+  options.core_counts = {2, 0, 0};
+  options.scheduler_count = 0;
+  MadeExecution execution = make_execution(options);
+  Lane idle = execution.trace.lanes[report_of(execution).tasks->lane(0)];
+  ASSERT_EQ(idle.kind, LaneKind::kWorker);
+  idle.name = "worker 9";
+  execution.trace.lanes.push_back(idle);
+  execution.trace.devices.push_back({.name = "another device"});
+  idle.device = static_cast<uint32_t>(execution.trace.devices.size() - 1);
+  execution.trace.lanes.push_back(idle);
+  const StepReport report = report_of(execution);
+  EXPECT_EQ(report.core_names.size(), 3u) << "two that ran something, one that did not";
+}
+
 }  // namespace
 }  // namespace gapless

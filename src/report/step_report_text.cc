@@ -181,11 +181,13 @@ std::string report_text(const Trace& trace, const StepReport& report,
                     format_share(1.0 - report.overhead.share()),
                     format_duration(report.overhead.head_ns / report.overhead.task_count),
                     format_duration(report.overhead.tail_ns / report.overhead.task_count)));
-  add_fact(text, "critical path", path_text(report));
-  if (report.edge_count > 0)
+  // Without edges the walk back would follow one core, whatever the others waited for.
+  if (report.edge_count > 0) {
+    add_fact(text, "critical path", path_text(report));
     add_fact(text, "longest chain",
              fmt::format("{} of tasks alone, {} of them", format_duration(report.longest.length_ns),
                          report.longest.chain.size()));
+  }
   add_fact(text, "graph", graph_text(report));
   add_partition(text, report);
   add_kernels(text, report, options.top);

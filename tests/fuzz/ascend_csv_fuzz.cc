@@ -17,10 +17,10 @@
 
 namespace {
 
+using gapless::CaptureTable;
 using gapless::CsvReader;
 using gapless::CsvRecord;
 using gapless::InputStream;
-using gapless::KernelTable;
 using gapless::Trace;
 
 void require(bool condition) {
@@ -55,7 +55,7 @@ void check_records(std::string_view text) {
   }
 }
 
-void check_table(const KernelTable& table, std::string_view text, bool is_gzip) {
+void check_table(const CaptureTable& table, std::string_view text, bool is_gzip) {
   gapless::for_each_kernel_column(
       table, [&table](const auto& column) { require(column.size() == table.size()); });
   uint64_t row_count = 0;
@@ -72,7 +72,7 @@ void check_table(const KernelTable& table, std::string_view text, bool is_gzip) 
   }
 }
 
-void check_trace(const KernelTable& table) {
+void check_trace(const CaptureTable& table) {
   const Trace trace = gapless::trace_of(table);
   require(trace.tasks.size() == table.size());
   std::vector<int64_t> ends(trace.lanes.size(), 0);
@@ -90,7 +90,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool is_gzip = text.starts_with("\x1f\x8b");
   check_records(text);
   gapless::looks_like_ascend_csv(text);
-  const gapless::Result<KernelTable> table =
+  const gapless::Result<CaptureTable> table =
       gapless::read_ascend_csv(stream_of(text), {.keep_duplicates = size % 2 == 1});
   if (!table) return 0;
   check_table(*table, text, is_gzip);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "trace/kernel_table.h"
+#include "trace/capture_table.h"
 
 #include <algorithm>
 #include <functional>
@@ -23,7 +23,7 @@ std::string_view kernel_kind_name(KernelKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-void KernelTable::append(const KernelRow& row) {
+void CaptureTable::append(const KernelRow& row) {
   start_ns.push_back(row.start_ns);
   duration_ns.push_back(row.duration_ns);
   device.push_back(row.device);
@@ -39,7 +39,7 @@ void KernelTable::append(const KernelRow& row) {
   source.push_back(row.source);
 }
 
-void keep_rows(KernelTable& table, const std::vector<uint32_t>& rows) {
+void keep_rows(CaptureTable& table, const std::vector<uint32_t>& rows) {
   for_each_kernel_column(table, [&rows](auto& column) {
     if (column.empty()) return;
     std::remove_reference_t<decltype(column)> kept;
@@ -49,7 +49,7 @@ void keep_rows(KernelTable& table, const std::vector<uint32_t>& rows) {
   });
 }
 
-std::vector<uint32_t> rows_in_order(const KernelTable& table) {
+std::vector<uint32_t> rows_in_order(const CaptureTable& table) {
   GAPLESS_CHECK(table.size() < kNoIndex);
   std::vector<uint32_t> rows(table.size());
   std::iota(rows.begin(), rows.end(), 0u);
@@ -63,7 +63,7 @@ std::vector<uint32_t> rows_in_order(const KernelTable& table) {
   return rows;
 }
 
-std::array<KernelSum, kKernelKindCount> kernel_sums(const KernelTable& table) {
+std::array<KernelSum, kKernelKindCount> kernel_sums(const CaptureTable& table) {
   std::array<KernelSum, kKernelKindCount> sums = {};
   for (size_t row = 0; row < table.size(); ++row) {
     KernelSum& sum = sums[static_cast<size_t>(table.kind[row])];
@@ -107,7 +107,7 @@ class StreamLanes {
 
 class KernelTraceMaker {
  public:
-  explicit KernelTraceMaker(const KernelTable& table) : table_(table) {}
+  explicit KernelTraceMaker(const CaptureTable& table) : table_(table) {}
   Trace make();
 
  private:
@@ -124,7 +124,7 @@ class KernelTraceMaker {
   uint32_t lane_of(size_t row);
   void add_tasks();
 
-  const KernelTable& table_;
+  const CaptureTable& table_;
   Trace trace_;
   std::map<int32_t, uint32_t> devices_;
   std::map<Key, Stream> streams_;
@@ -135,7 +135,7 @@ KernelTraceMaker::Key KernelTraceMaker::key_of(size_t row) const {
   const int32_t device = table_.device[row];
   const int32_t stream = table_.stream[row];
   if (table_.kind[row] == KernelKind::kCollective) return {device, Group::kCommunication, 0};
-  if (stream == KernelTable::kNoStream) return {device, Group::kUnknownStream, 0};
+  if (stream == CaptureTable::kNoStream) return {device, Group::kUnknownStream, 0};
   return {device, Group::kStream, stream};
 }
 
@@ -143,7 +143,7 @@ uint32_t KernelTraceMaker::device_of(int32_t number) {
   const auto [entry, is_new] =
       devices_.try_emplace(number, static_cast<uint32_t>(trace_.devices.size()));
   if (is_new) {
-    const bool is_known = number != KernelTable::kNoDevice;
+    const bool is_known = number != CaptureTable::kNoDevice;
     trace_.devices.push_back({is_known ? fmt::format("NPU {}", number) : "NPU", number});
   }
   return entry->second;
@@ -208,7 +208,7 @@ Trace KernelTraceMaker::make() {
 
 }  // namespace
 
-Trace trace_of(const KernelTable& table) { return KernelTraceMaker(table).make(); }
+Trace trace_of(const CaptureTable& table) { return KernelTraceMaker(table).make(); }
 
 namespace {
 

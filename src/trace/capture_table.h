@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KernelTable: kernels as a device profiler lists them, one row a kernel or collective on a stream.
+// CaptureTable: kernels as a device profiler lists them, one row a kernel or collective on a
+// stream.
 //
 // What lies between a profiler's file and a Trace: rows keep their type, shapes and place in the
 // file, so that forward passes can be found in them and written out again byte for byte. Times are
@@ -59,7 +60,7 @@ struct KernelRow {
   uint32_t source = 0;
 };
 
-struct KernelTable {
+struct CaptureTable {
   static constexpr int32_t kNoStream = -1;
   static constexpr int32_t kNoDevice = -1;
 
@@ -119,10 +120,10 @@ void for_each_kernel_column(AnyTable& table, Visit visit) {
 }
 
 // The rows `rows` in that order, and no others. Columns that are empty stay so.
-void keep_rows(KernelTable& table, const std::vector<uint32_t>& rows);
+void keep_rows(CaptureTable& table, const std::vector<uint32_t>& rows);
 
 // The numbers of the rows in the order of device and start; rows that tie stay as they are.
-std::vector<uint32_t> rows_in_order(const KernelTable& table);
+std::vector<uint32_t> rows_in_order(const CaptureTable& table);
 
 struct KernelSum {
   uint64_t count = 0;
@@ -130,7 +131,7 @@ struct KernelSum {
 };
 // By KernelKind: what the rows add up to, each for itself, overlapping or not. Exact (up to the
 // largest int64), for checks against sums that the profiler gives.
-std::array<KernelSum, kKernelKindCount> kernel_sums(const KernelTable& table);
+std::array<KernelSum, kKernelKindCount> kernel_sums(const CaptureTable& table);
 
 // The name without what differs from call to call and from build to build: hashes, tilings, a
 // trailing number, the aclnn prefix. "aclnnMatmul_MatMulV2_MatMulV2" is "MatMulV2".
@@ -140,6 +141,6 @@ std::string derived_kernel_type(std::string_view name);
 // and one for rows that name no stream ("Kernels"). Row i of the table is row i of the tasks, with
 // a start, an end and the type (or else the name) as its kernel; names have the same numbers. Tasks
 // of a lane do not overlap: where rows do, the later ones are on further lanes ("Stream 148 (2)").
-Trace trace_of(const KernelTable& table);
+Trace trace_of(const CaptureTable& table);
 
 }  // namespace gapless

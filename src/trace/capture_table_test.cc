@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "trace/kernel_table.h"
+#include "trace/capture_table.h"
 
 #include <algorithm>
 #include <map>
@@ -22,8 +22,8 @@ struct Row {
   int32_t device = 0;
 };
 
-KernelTable table_of(const std::vector<Row>& rows) {
-  KernelTable table;
+CaptureTable table_of(const std::vector<Row>& rows) {
+  CaptureTable table;
   table.format = "test";
   const uint32_t name = table.names.intern("aclnnMatmul_MatMulV2_MatMulV2");
   const uint32_t type = table.names.intern("MatMulV2");
@@ -43,11 +43,11 @@ std::string lane_name(const Trace& trace, size_t row) {
   return trace.lanes[trace.tasks.lane[row]].name;
 }
 
-TEST(KernelTable, PutsRowsInTheOrderOfDeviceAndStart) {
-  KernelTable table = table_of({{.start_ns = 5, .duration_ns = 1, .device = 10},
-                                {.start_ns = 9, .duration_ns = 2, .device = 2},
-                                {.start_ns = 4, .duration_ns = 3, .device = 2},
-                                {.start_ns = 9, .duration_ns = 4, .device = 2}});
+TEST(CaptureTable, PutsRowsInTheOrderOfDeviceAndStart) {
+  CaptureTable table = table_of({{.start_ns = 5, .duration_ns = 1, .device = 10},
+                                 {.start_ns = 9, .duration_ns = 2, .device = 2},
+                                 {.start_ns = 4, .duration_ns = 3, .device = 2},
+                                 {.start_ns = 9, .duration_ns = 4, .device = 2}});
   const std::vector<uint32_t> rows = rows_in_order(table);
   EXPECT_EQ(rows, (std::vector<uint32_t>{2, 1, 3, 0}));
   keep_rows(table, rows);
@@ -56,8 +56,8 @@ TEST(KernelTable, PutsRowsInTheOrderOfDeviceAndStart) {
   EXPECT_TRUE(table.text_offset.empty()) << "a column that is not there stays so";
 }
 
-TEST(KernelTable, KeepsOnlyTheRowsAskedFor) {
-  KernelTable table = table_of({{1, 10}, {2, 20}, {3, 30}});
+TEST(CaptureTable, KeepsOnlyTheRowsAskedFor) {
+  CaptureTable table = table_of({{1, 10}, {2, 20}, {3, 30}});
   table.text_offset = {100, 200, 300};
   table.text_bytes = {1, 2, 3};
   keep_rows(table, {2, 0});
@@ -66,8 +66,8 @@ TEST(KernelTable, KeepsOnlyTheRowsAskedFor) {
   for_each_kernel_column(table, [](const auto& column) { EXPECT_EQ(column.size(), 2u); });
 }
 
-TEST(KernelTable, AddsUpByKind) {
-  const KernelTable table = table_of(
+TEST(CaptureTable, AddsUpByKind) {
+  const CaptureTable table = table_of(
       {{1, 10}, {2, 5, -1, KernelKind::kCollective}, {3, 7, 9, KernelKind::kFragment}, {4, 20}});
   const auto sums = kernel_sums(table);
   EXPECT_EQ(sums[0].count, 2u);
@@ -77,18 +77,18 @@ TEST(KernelTable, AddsUpByKind) {
   EXPECT_EQ(sums[4].count, 0u);
 }
 
-TEST(KernelTable, NamesEveryKind) {
+TEST(CaptureTable, NamesEveryKind) {
   EXPECT_EQ(kernel_kind_name(KernelKind::kCompute), "compute");
   EXPECT_EQ(kernel_kind_name(KernelKind::kAiCpuCollective), "ai-cpu-collective");
 }
 
 TEST(KernelTrace, MakesLanesOfStreams) {
-  KernelTable table = table_of({{100, 10, 148},
-                                {110, 10, 62},
-                                {115, 30, -1, KernelKind::kCollective},
-                                {116, 5, -1},
-                                {121, 9, 148, KernelKind::kFragment},
-                                {50, 10, 148, KernelKind::kCompute, 3}});
+  CaptureTable table = table_of({{100, 10, 148},
+                                 {110, 10, 62},
+                                 {115, 30, -1, KernelKind::kCollective},
+                                 {116, 5, -1},
+                                 {121, 9, 148, KernelKind::kFragment},
+                                 {50, 10, 148, KernelKind::kCompute, 3}});
   table.findings.push_back({Severity::kWarning, "no-start", "one", kNoIndex, 1});
   table.type[1] = kNoIndex;
   const Trace trace = trace_of(table);
@@ -127,7 +127,7 @@ TEST(KernelTrace, PutsOverlappingRowsOnFurtherLanes) {
 }
 
 TEST(KernelTrace, TakesATableOfNoRows) {
-  const Trace trace = trace_of(KernelTable{});
+  const Trace trace = trace_of(CaptureTable{});
   EXPECT_EQ(trace.tasks.size(), 0u);
   EXPECT_TRUE(trace.lanes.empty());
 }
