@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -30,7 +32,31 @@ struct FileDescriptor {
   }
 };
 
+namespace fs = std::filesystem;
+
+// What a path with symbolic links leads to.
+struct LinkTarget {
+  std::string path;            // without a link at its end
+  bool is_descriptor = false;  // the way leads through /proc, as that of /dev/stdout
+};
+
+LinkTarget follow_links(std::string path) {
+  constexpr int kMaxLinks = 40;
+  for (int i = 0; i < kMaxLinks; ++i) {
+    std::error_code error;
+    const fs::path folder = fs::canonical(fs::absolute(path, error).parent_path(), error);
+    if (!error && folder.native().starts_with("/proc/")) return {path, true};
+    const fs::path target = fs::read_symlink(path, error);
+    if (error) return {path, false};
+    path =
+        target.is_absolute() ? target.string() : (fs::path(path).parent_path() / target).string();
+  }
+  return {path, false};
+}
+
 }  // namespace
+
+bool is_descriptor_path(const std::string& path) { return follow_links(path).is_descriptor; }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   const FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
@@ -65,17 +91,19 @@ MappedFile::~MappedFile() {
 }
 
 Result<OutputFile> OutputFile::create(const std::string& path) {
+  const LinkTarget link = follow_links(path);
   OutputFile file;
-  file.path_ = path;
+  file.path_ = link.is_descriptor ? path : link.path;
   struct stat info = {};
   const bool exists = ::stat(path.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) {
     return fail(ErrorCode::kInvalidInput, "{}: is a directory", path);
   }
-  const bool direct = exists && !S_ISREG(info.st_mode);
-  if (!direct) file.temporary_path_ = fmt::format("{}.tmp{}", path, ::getpid());
+  const bool direct = exists && (link.is_descriptor || !S_ISREG(info.st_mode));
+  if (!direct) file.temporary_path_ = fmt::format("{}.tmp{}", file.path_, ::getpid());
   const std::string& target = direct ? path : file.temporary_path_;
-  const int flags = O_WRONLY | O_CLOEXEC | (direct ? 0 : O_CREAT | O_TRUNC);
+  // A file that somebody has open keeps what it has: the shell's > has emptied it, >> has not.
+  const int flags = O_WRONLY | O_CLOEXEC | (direct ? O_APPEND : O_CREAT | O_TRUNC);
   file.fd_ = ::open(target.c_str(), flags, 0644);
   if (file.fd_ < 0) {
     file.temporary_path_.clear();

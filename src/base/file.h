@@ -40,8 +40,9 @@ class MappedFile {
 
 // Appends to a temporary file beside `path`; commit() renames it into place. Without commit()
 // nothing is left behind and what was at `path` stays. Errors are kept until commit(), so that
-// encoders need not look after each append. A path that is not a plain file (/dev/stdout, a pipe)
-// is written to directly.
+// encoders need not look after each append. A path that is not a plain file (a pipe, a device), and
+// one that stands for a descriptor (/dev/stdout, whatever it leads to), is written to directly. A
+// symbolic link stays: the file that it leads to is replaced.
 class OutputFile {
  public:
   static Result<OutputFile> create(const std::string& path);
@@ -83,6 +84,9 @@ class OutputFile {
   size_t used_ = 0;
   uint64_t flushed_ = 0;
 };
+
+// Whether the path stands for an open descriptor: /dev/stdout, /dev/fd/3.
+bool is_descriptor_path(const std::string& path);
 
 // The whole file, which must not be larger than `limit_bytes`.
 Result<std::string> read_text_file(const std::string& path, size_t limit_bytes = 64 << 20);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <string>
 
 #include <fcntl.h>
@@ -151,6 +152,35 @@ TEST(OutputFile, AFullDeviceIsReportedAtCommit) {
   struct stat info = {};
   ASSERT_EQ(::stat("/dev/full", &info), 0);
   EXPECT_TRUE(S_ISCHR(info.st_mode)) << "the device was written to, not replaced";
+}
+
+// As /dev/stdout leads to a plain file when a shell sends it there: a rename would put a file in
+// the place of the link.
+TEST(OutputFile, WritesToADescriptorThroughItsLink) {
+  const TemporaryDirectory directory;
+  const std::string plain = directory.path("plain");
+  const std::string link = directory.path("link");
+  const int fd = ::open(plain.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(::write(fd, "old ", 4), 4);
+  std::filesystem::create_symlink("/proc/self/fd/" + std::to_string(fd), link);
+  ASSERT_TRUE(write_text_file(link, "new"));
+  ::close(fd);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(read_text_file(plain).value(), "old new");
+}
+
+TEST(OutputFile, ReplacesTheFileThatALinkLeadsTo) {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directory(directory.path("folder"));
+  const std::string plain = directory.path("folder/plain");
+  ASSERT_TRUE(write_text_file(plain, "old"));
+  std::filesystem::create_symlink("folder/plain", directory.path("first"));
+  std::filesystem::create_symlink(directory.path("first"), directory.path("second"));
+  ASSERT_TRUE(write_text_file(directory.path("second"), "new"));
+  EXPECT_TRUE(std::filesystem::is_symlink(directory.path("first")));
+  EXPECT_TRUE(std::filesystem::is_symlink(directory.path("second")));
+  EXPECT_EQ(read_text_file(plain).value(), "new");
 }
 
 TEST(OutputFile, WritesStraightIntoAPipe) {

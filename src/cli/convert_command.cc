@@ -46,7 +46,7 @@ Result<void> print_summary(const ConversionTarget& target, uint64_t slices, doub
       fmt::format("{}: {}, {} slices, {}, written in {:.3f} s ({} slices/s)", target.path,
                   info_of(target.format).name, slices, format_bytes(output_bytes(target)), seconds,
                   format_count(static_cast<double>(slices) / std::max(seconds, 1e-9)));
-  if (is_file) return print(text + "\n");
+  if (is_file && !is_descriptor_path(target.path)) return print(text + "\n");
   print_note("convert", "wrote", text);
   return {};
 }
