@@ -221,6 +221,23 @@ def check_listed_sources(repository):
             yield path, 1, "is in no CMakeLists.txt: list it or delete it"
 
 
+def check_one_definition(repository):
+    """Types of one name in two headers are one to the linker, which then takes either's code."""
+    places = {}
+    for path, text in repository.code((".h", ".cuh")):
+        unnamed = False
+        for number, line in enumerate(text.splitlines(), 1):
+            if line == "namespace {":
+                unnamed = True
+            elif line == "}  // namespace":
+                unnamed = False
+            match = re.match(r"(?:class|struct|enum class) (?:alignas\(\w+\) )?(\w+)[^;]*$", line)
+            if match and not unnamed:
+                first = places.setdefault(match.group(1), path)
+                if first != path:
+                    yield path, number, f"{match.group(1)} is also a type of {first}"
+
+
 def check_doc_paths(repository):
     known = set(repository.paths)
     for path in repository.paths:
@@ -247,8 +264,9 @@ def check_doc_tests(repository):
                     yield path, number, f"names the test {suite}.{name}, which does not exist"
 
 
-RULES = [check_include_order, check_own_header, check_lines, check_first_lines, check_names,
-         check_sizes, check_listed_sources, check_doc_paths, check_doc_tests]
+RULES = [check_include_order, check_own_header, check_one_definition, check_lines,
+         check_first_lines, check_names, check_sizes, check_listed_sources, check_doc_paths,
+         check_doc_tests]
 
 
 def findings_of(root):

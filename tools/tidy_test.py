@@ -58,6 +58,12 @@ class Tidy(unittest.TestCase):
         self.append("src/base/file.cc", '#include "trace/ring.h"\n')
         self.assert_finds("src/base/file.cc", 4, "base may not include trace/ring.h")
 
+    def test_finds_a_type_that_two_headers_define(self):
+        self.append("src/base/file.h", "struct Table;\nnamespace {\nstruct Row {};\n"
+                                       "}  // namespace\nstruct Table {\n};\n")
+        self.append("src/trace/ring.h", "class Row {\n};\nclass Table : public Base {\n};\n")
+        self.assert_finds("src/trace/ring.h", 5, "Table is also a type of src/base/file.h")
+
     def test_finds_the_recorder_in_base(self):
         self.append("src/base/file.cc", '#include "gapless/trace.h"\n')
         self.assert_finds("src/base/file.cc", 4, "base may not include gapless/trace.h")

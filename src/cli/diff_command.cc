@@ -164,8 +164,10 @@ RunCommand define_diff(CLI::App& command) {
   command
       .add_option("--step-a", arguments->first_step,
                   "Which step of A, counted from 0 (default: the one\nof median length)")
+      ->check(from_zero_on())
       ->option_text("N");
   command.add_option("--step-b", arguments->second_step, "Which step of B, likewise")
+      ->check(from_zero_on())
       ->option_text("N");
   command
       .add_option("--map", arguments->map,

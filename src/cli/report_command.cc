@@ -58,6 +58,7 @@ RunCommand define_report(CLI::App& command) {
   command
       .add_option("--step", arguments->step,
                   "Which step, counted from 0 (default: the one of\nmedian length)")
+      ->check(from_zero_on())
       ->option_text("N");
   command.add_option("--top", arguments->top, "Rows of each table (default 8)")
       ->check(CLI::Range(1, 1'000'000).description(""))

@@ -156,6 +156,10 @@ Result<StandardChanges> one_change(const WhatIfArguments& arguments, const Trace
   const WhatIf change = GAPLESS_TRY(change_of(arguments, trace, tasks));
   const WhatIfResult unchanged = GAPLESS_TRY(replay_tasks(tasks, {}));
   const WhatIfResult changed = GAPLESS_TRY(replay_tasks(tasks, change));
+  if (!change.fused.empty() && changed.task_count == tasks.task_count())
+    return fail(ErrorCode::kInvalidInput,
+                "--fuse joins nothing: no task of these kernels waits for one of a kernel that is "
+                "named before its own");
   StandardChanges changes;
   changes.recorded_ns = tasks.window_ns();
   changes.replayed_ns = unchanged.makespan_ns;
@@ -215,6 +219,7 @@ RunCommand define_whatif(CLI::App& command) {
   command
       .add_option("--step", arguments->step,
                   "Which step, counted from 0 (default: the one of\nmedian length)")
+      ->check(from_zero_on())
       ->option_text("N");
   command
       .add_option("--kernels", arguments->kernels,
