@@ -9,8 +9,8 @@ target_compile_options(gapless_warnings INTERFACE
 
 option(GAPLESS_SHARE_HEADERS "Precompile the large headers of tests and of some libraries" OFF)
 
-# gapless_library(<name> [COLD] SOURCES a.cc ... [LINKS targets ...] [HEADERS <a> ...]): COLD is
-# compiled as the tests are, which saves much time where templates are large and nothing is hot.
+# gapless_library(<name> [COLD] SOURCES a.cc ... [LINKS targets ...] [HEADERS <a> ...]): COLD says
+# that tests do not spend their time here; builds with sanitizers leave out optimization.
 # HEADERS are parsed once for the library in builds with GAPLESS_SHARE_HEADERS.
 function(gapless_library name)
   cmake_parse_arguments(ARG "COLD" "" "SOURCES;LINKS;HEADERS" ${ARGN})
@@ -20,7 +20,7 @@ function(gapless_library name)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
   target_link_libraries(${name} PUBLIC ${ARG_LINKS} PRIVATE $<BUILD_INTERFACE:gapless_warnings>)
   if(ARG_COLD)
-    target_compile_options(${name} PRIVATE ${GAPLESS_TEST_FLAGS})
+    target_compile_options(${name} PRIVATE ${GAPLESS_COLD_FLAGS})
   endif()
   if(ARG_HEADERS AND GAPLESS_SHARE_HEADERS)
     target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
