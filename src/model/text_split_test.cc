@@ -114,7 +114,9 @@ TEST(TextSplit, PiecesTogetherAreTheText) {
 
 TEST(TextSplit, AMegabyteOfSpacesIsTwoPieces) {
   const size_t count = 1 << 20;
-  const Pieces pieces = qwen_pieces(std::string(count, ' ') + "x");
+  std::string text(count, ' ');
+  text += 'x';
+  const Pieces pieces = qwen_pieces(text);
   ASSERT_EQ(pieces.size(), 2u);
   EXPECT_EQ(pieces[0].size(), count - 1);
   EXPECT_EQ(pieces[1], " x");
