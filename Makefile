@@ -29,8 +29,8 @@ demo: ## build, run a decode layer of Qwen3-14B on these cores, check it, record
 	@mkdir -p $(DEMO)
 	$(GAPLESS) profile -o $(DEMO)/profile.gapless --html $(DEMO)/report.html
 	@echo
-	@echo 'Open https://ui.perfetto.dev and drop $(CURDIR)/$(DEMO)/profile.pftrace on the page; it is'
-	@echo 'drawn in the browser and not uploaded.'
+	@echo 'Open file://$(CURDIR)/$(DEMO)/report.html in a browser. Or drop'
+	@echo '$(CURDIR)/$(DEMO)/profile.pftrace on https://ui.perfetto.dev; it is not uploaded.'
 
 test: ## build and run all tests
 	@tools/bootstrap --for test

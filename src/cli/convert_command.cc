@@ -99,7 +99,7 @@ RunCommand define_convert(CLI::App& command) {
   for (const FormatInfo& info : all_formats()) {
     if (info.can_write) names.emplace_back(info.name);
   }
-  command.add_option("IN", arguments->input, "A trace file or a TraCR directory")
+  command.add_option("IN", arguments->input, "A trace of any format that is read")
       ->required()
       ->type_name("PATH")
       ->option_text(" ");

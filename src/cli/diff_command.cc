@@ -159,7 +159,7 @@ void add_trace_argument(CLI::App& command, const char* name, std::string& path,
 
 RunCommand define_diff(CLI::App& command) {
   const std::shared_ptr<DiffArguments> arguments = std::make_shared<DiffArguments>();
-  add_trace_argument(command, "A", arguments->first, "A trace file or a TraCR directory");
+  add_trace_argument(command, "A", arguments->first, "A trace of any format that is read");
   add_trace_argument(command, "B", arguments->second, "What it is compared with");
   command
       .add_option("--step-a", arguments->first_step,

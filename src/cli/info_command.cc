@@ -39,7 +39,7 @@ Result<int> run_info(const InfoArguments& arguments) {
 
 RunCommand define_info(CLI::App& command) {
   const auto arguments = std::make_shared<InfoArguments>();
-  command.add_option("TRACE", arguments->trace, "A trace file or a TraCR directory")
+  command.add_option("TRACE", arguments->trace, "A trace of any format that is read")
       ->required()
       ->type_name("PATH")
       ->option_text(" ");

@@ -51,7 +51,7 @@ Result<int> run_report(const ReportArguments& arguments) {
 
 RunCommand define_report(CLI::App& command) {
   const std::shared_ptr<ReportArguments> arguments = std::make_shared<ReportArguments>();
-  command.add_option("TRACE", arguments->trace, "A trace file or a TraCR directory")
+  command.add_option("TRACE", arguments->trace, "A trace of any format that is read")
       ->required()
       ->type_name("PATH")
       ->option_text(" ");

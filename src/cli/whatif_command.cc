@@ -200,7 +200,7 @@ Result<int> run_whatif(const WhatIfArguments& arguments) {
 
 RunCommand define_whatif(CLI::App& command) {
   const std::shared_ptr<WhatIfArguments> arguments = std::make_shared<WhatIfArguments>();
-  command.add_option("TRACE", arguments->trace, "A trace file or a TraCR directory")
+  command.add_option("TRACE", arguments->trace, "A trace of any format that is read")
       ->required()
       ->type_name("PATH")
       ->option_text(" ");

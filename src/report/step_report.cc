@@ -156,9 +156,10 @@ std::string verdict_of(const StepReport& report) {
     return fmt::format("{}: what is left to win is in the kernels, not between them ({}){}",
                        evidence, largest_bubble_text(report), overhead_text(report));
   if (!report.efficiencies)
-    return fmt::format("{}; {}{}; {} nobody can say what it would be otherwise", evidence,
-                       largest_bubble_text(report), overhead_text(report),
-                       report.edge_count == 0 ? "without edges" : "without a replay that fits");
+    return fmt::format(
+        "{}; {}{}; {} nobody can say what it would be otherwise", evidence,
+        largest_bubble_text(report), overhead_text(report),
+        report.tasks->edge_count() == 0 ? "without edges" : "without a replay that fits");
   return fmt::format("{}; {}{}; {}", evidence, largest_bubble_text(report), overhead_text(report),
                      loss_text(*report.efficiencies));
 }
@@ -236,9 +237,6 @@ Result<StepReport> make_step_report(const Trace& trace, const std::string& sourc
   for (const KernelTime& kernel : report.kernels.kernels)
     report.kernel_names.emplace_back(kernel_name(trace, kernel));
   for (const uint32_t lane : lanes) report.core_names.push_back(trace.lanes[lane].name);
-  report.edge_count = tasks.edge_count();
-  for (uint32_t task = 0; task < tasks.task_count(); ++task)
-    report.task_rows.push_back(tasks.row(task));
   report.bubbles = std::move(analysis.bubbles);
   report.overhead = measure_overhead(tasks);
   report.path = std::move(analysis.path);

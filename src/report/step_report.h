@@ -62,13 +62,11 @@ struct StepReport {
   std::vector<std::string> kernel_names;  // of kernels.kernels
   BubblePartition bubbles;
   std::vector<std::string> core_names;
-  std::vector<uint32_t> task_rows;  // of the trace, by task of the step
   std::optional<StepTasks> tasks;   // always there in a report that was made
   TaskOverhead overhead;
   CriticalPath path;
   std::vector<KernelTime> path_kernels;  // run time on the path by kernel, the largest first
   StaticPath longest;
-  uint64_t edge_count = 0;
   TaskGroups groups;
   RoofLimits limits;                 // 0: not known
   std::optional<Roofline> roofline;  // nothing when no task has bytes or flops

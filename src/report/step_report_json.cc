@@ -138,7 +138,7 @@ std::string report_json(const Trace& trace, const StepReport& report) {
       {"step_lengths_ns", report.step_lengths},
       {"window_ns", report.kernels.window_ns()},
       {"average_busy_cores", report.average_busy_cores()},
-      {"edges", report.edge_count},
+      {"edges", report.tasks->edge_count()},
       {"partition", partition_json(report)},
       {"kernels", kernels_json(report)},
       {"critical_path", path_json(trace, report)},

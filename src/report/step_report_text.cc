@@ -31,12 +31,13 @@ std::string graph_text(const StepReport& report) {
   for (const KernelFan& kernel : groups.kernels) widest = std::max(widest, kernel.max_consumers);
   const uint32_t tasks = report.tasks->task_count();
   std::string text = fmt::format("{} tasks of {} kernels, {} edges", tasks, groups.kernels.size(),
-                                 report.edge_count);
-  if (report.edge_count == 0) return text;
-  return text + fmt::format("; {} through the kernels; {:.1f} consumers a task, {} at most",
-                            counted(groups.layer_count, "round"),
-                            static_cast<double>(report.edge_count) / static_cast<double>(tasks),
-                            widest);
+                                 report.tasks->edge_count());
+  if (report.tasks->edge_count() == 0) return text;
+  return text +
+         fmt::format("; {} through the kernels; {:.1f} consumers a task, {} at most",
+                     counted(groups.layer_count, "round"),
+                     static_cast<double>(report.tasks->edge_count()) / static_cast<double>(tasks),
+                     widest);
 }
 
 void add_partition(std::string& text, const StepReport& report) {
@@ -130,7 +131,7 @@ void add_bubble_list(std::string& text, const Trace& trace, const StepReport& re
     const Bubble& bubble = largest[i];
     std::string before = "the end";
     if (bubble.next_task != kNoIndex) {
-      const uint32_t row = report.task_rows[bubble.next_task];
+      const uint32_t row = report.tasks->row(bubble.next_task);
       const uint32_t kernel = trace.tasks.kernel[row];
       before = fmt::format("task {} ({})", trace.tasks.id[row],
                            kernel == kNoIndex ? "no name" : printable(trace.names[kernel]));
@@ -182,7 +183,7 @@ std::string report_text(const Trace& trace, const StepReport& report,
                     format_duration(report.overhead.head_ns / report.overhead.task_count),
                     format_duration(report.overhead.tail_ns / report.overhead.task_count)));
   // Without edges the walk back would follow one core, whatever the others waited for.
-  if (report.edge_count > 0) {
+  if (report.tasks->edge_count() > 0) {
     add_fact(text, "critical path", path_text(report));
     add_fact(text, "longest chain",
              fmt::format("{} of tasks alone, {} of them", format_duration(report.longest.length_ns),

@@ -169,7 +169,7 @@ void expect_same_report(const Trace& read, const Trace& original) {
   EXPECT_EQ(of_read->bubbles.core_ns, of_original->bubbles.core_ns);
   EXPECT_EQ(of_read->bubbles.busy_ns, of_original->bubbles.busy_ns);
   EXPECT_EQ(of_read->bubbles.missing, of_original->bubbles.missing);
-  EXPECT_EQ(of_read->edge_count, of_original->edge_count);
+  EXPECT_EQ(of_read->tasks->edge_count(), of_original->tasks->edge_count());
   EXPECT_EQ(of_read->kernel_names, of_original->kernel_names);
   EXPECT_GT(of_read->bubbles.busy_ns, 0);
 }
