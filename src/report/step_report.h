@@ -62,7 +62,7 @@ struct StepReport {
   std::vector<std::string> kernel_names;  // of kernels.kernels
   BubblePartition bubbles;
   std::vector<std::string> core_names;
-  std::optional<StepTasks> tasks;   // always there in a report that was made
+  std::optional<StepTasks> tasks;  // always there in a report that was made
   TaskOverhead overhead;
   CriticalPath path;
   std::vector<KernelTime> path_kernels;  // run time on the path by kernel, the largest first
