@@ -56,7 +56,7 @@ TEST(SyntheticCaptureFile, IsReadBackAsItWasMade) {
   const TemporaryDirectory directory;
   const std::string path = directory.path("kernel_details.csv");
   for (const CaptureModel& model : capture_models()) {
-    for (const CapturePhase phase : {CapturePhase::kDecode, CapturePhase::kPrefill}) {
+    for (const PassPhase phase : {PassPhase::kDecode, PassPhase::kPrefill}) {
       const SyntheticCapture capture = made({.model = std::string(model.name),
                                              .phase = phase,
                                              .pass_count = 2,

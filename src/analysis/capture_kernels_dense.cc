@@ -231,9 +231,8 @@ constexpr KernelModel kPrefillLogitsHead[] = {
 
 void add_qwen3_32b_parts(const CaptureModel& model, const PassShape& shape,
                          std::vector<PassPart>& parts) {
-  const bool is_prefill =
-      shape.phase == CapturePhase::kPrefill || shape.phase == CapturePhase::kMixed;
-  const bool is_mixed = shape.phase == CapturePhase::kMixed;
+  const bool is_prefill = shape.phase == PassPhase::kPrefill || shape.phase == PassPhase::kMixed;
+  const bool is_mixed = shape.phase == PassPhase::kMixed;
   add_part(parts, {.kernels = input_kernels()});
   if (is_prefill) {
     add_part(parts, {.kernels = kPrefillHead});

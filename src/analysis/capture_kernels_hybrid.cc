@@ -132,14 +132,14 @@ constexpr KernelModel kDraftEnd[] = {
     eager(on_vector("ArgMaxV2", "aclnnArgMax_ArgMaxV2_ArgMaxV2", 110'000, {"B,248320;1", "B"})),
 };
 
-void add_layer(int layer, CapturePhase phase, std::vector<PassPart>& parts) {
-  const bool has_prefill = phase == CapturePhase::kPrefill || phase == CapturePhase::kMixed;
+void add_layer(int layer, PassPhase phase, std::vector<PassPart>& parts) {
+  const bool has_prefill = phase == PassPhase::kPrefill || phase == PassPhase::kMixed;
   const int32_t permille = has_prefill ? kPrefillPermille : 0;
   if (layer % (kLinearLayers + 1) == kLinearLayers) {
     add_part(parts, {.kernels = kFull, .prefill_permille = permille});
   } else {
     add_part(parts, {.kernels = kLinearBegin, .prefill_permille = permille});
-    if (phase != CapturePhase::kPrefill) add_part(parts, {.kernels = kRecurrent});
+    if (phase != PassPhase::kPrefill) add_part(parts, {.kernels = kRecurrent});
     if (has_prefill) add_part(parts, {.kernels = kChunked, .prefill_permille = 1000});
     add_part(parts, {.kernels = kLinearEnd, .prefill_permille = permille});
   }

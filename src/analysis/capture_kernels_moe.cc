@@ -308,7 +308,7 @@ void add_deepseek_v3_parts(const CaptureModel& model, const PassShape& shape,
     const bool is_dense = layer < kDenseLayers;
     add_part(parts, {.kernels = layer == 0 ? std::span<const KernelModel>(kFirstNormPart)
                                            : std::span<const KernelModel>(kNormPart)});
-    if (shape.phase == CapturePhase::kPrefill) {
+    if (shape.phase == PassPhase::kPrefill) {
       add_prefill_layer(is_dense, shape.context_chunks, parts);
     } else {
       add_decode_layer(is_dense, parts);

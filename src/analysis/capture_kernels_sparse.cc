@@ -194,7 +194,7 @@ void add_layer(bool is_dense, bool is_prefill, PassPart part, std::vector<PassPa
 
 void add_glm_parts(const CaptureModel& model, const PassShape& shape,
                    std::vector<PassPart>& parts) {
-  const bool is_prefill = shape.phase == CapturePhase::kPrefill;
+  const bool is_prefill = shape.phase == PassPhase::kPrefill;
   add_part(parts, {.kernels = input_kernels()});
   add_part(parts, {.kernels = kBegin});
   for (int layer = 0; layer < model.layer_count; ++layer) {

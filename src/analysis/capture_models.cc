@@ -96,11 +96,6 @@ constexpr CaptureModel kModels[] = {
 
 }  // namespace
 
-std::string_view capture_phase_name(CapturePhase phase) {
-  constexpr std::string_view kNames[] = {"decode", "prefill", "speculative", "mixed"};
-  return kNames[static_cast<size_t>(phase)];
-}
-
 std::span<const KernelModel> input_kernels() { return kInputs; }
 std::span<const KernelModel> sampling_kernels() { return kSampling; }
 

@@ -15,15 +15,9 @@
 #include <string_view>
 #include <vector>
 
-namespace gapless {
+#include "analysis/pass_phase.h"
 
-enum class CapturePhase : uint8_t {
-  kDecode = 0,       // one token a sequence
-  kPrefill = 1,      // many
-  kSpeculative = 2,  // one token a sequence and as many again as there are drafts
-  kMixed = 3         // some sequences in prefill, the others in decode
-};
-std::string_view capture_phase_name(CapturePhase phase);
+namespace gapless {
 
 // Where a kernel runs; a model gives each of them the number of a stream.
 enum class KernelPlace : uint8_t {
@@ -71,7 +65,7 @@ struct PassPart {
 };
 
 struct PassShape {
-  CapturePhase phase = CapturePhase::kDecode;
+  PassPhase phase = PassPhase::kDecode;
   int64_t tokens = 1;
   int64_t sequences = 1;
   int32_t draft_count = 0;

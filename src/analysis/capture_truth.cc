@@ -18,7 +18,7 @@ void append_pass(const MadePass& pass, std::string& out) {
       "    {{\"device\": {}, \"index\": {}, \"phase\": \"{}\", \"dummy\": {}, "
       "\"cut_at_start\": {}, \"cut_at_end\": {},\n"
       "     \"tokens\": {}, \"sequences\": {}, \"drafts\": {}, \"context_chunks\": {},\n",
-      pass.device, pass.index, capture_phase_name(pass.shape.phase), pass.shape.is_dummy,
+      pass.device, pass.index, pass_phase_name(pass.shape.phase), pass.shape.is_dummy,
       pass.is_cut_at_start, pass.is_cut_at_end, pass.shape.tokens, pass.shape.sequences,
       pass.shape.draft_count, pass.shape.context_chunks);
   fmt::format_to(std::back_inserter(out),

@@ -21,7 +21,7 @@ TEST(CaptureTruth, SaysEverythingAboutThePasses) {
     const MadePass& pass = capture->passes[i];
     const nlohmann::json& entry = json["passes"][i];
     EXPECT_EQ(entry["index"], i);
-    EXPECT_EQ(entry["phase"], std::string(capture_phase_name(pass.shape.phase)));
+    EXPECT_EQ(entry["phase"], std::string(pass_phase_name(pass.shape.phase)));
     EXPECT_EQ(entry["dummy"], pass.shape.is_dummy);
     EXPECT_EQ(entry["cut_at_start"], i == 0);
     EXPECT_EQ(entry["cut_at_end"], false);

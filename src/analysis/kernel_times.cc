@@ -253,11 +253,14 @@ Result<KernelTimes> kernel_times(const Trace& trace, const KernelTimesOptions& o
 std::vector<uint32_t> core_lanes(const Trace& trace) {
   std::vector<bool> is_core;
   for (const Lane& lane : trace.lanes) is_core.push_back(is_core_kind(lane.kind));
+  std::vector<bool> is_other(trace.lanes.size(), false);
   const std::vector<int64_t>& starts = trace.tasks.at(TaskTime::kStart);
   for (size_t row = 0; row < trace.tasks.size(); ++row) {
     const uint32_t lane = trace.tasks.lane[row];
-    if (lane != kNoIndex && starts[row] != kAbsent) is_core[lane] = true;
+    if (lane == kNoIndex || starts[row] == kAbsent) continue;
+    (trace.lanes[lane].kind == LaneKind::kOther ? is_other : is_core)[lane] = true;
   }
+  if (std::find(is_core.begin(), is_core.end(), true) == is_core.end()) is_core = is_other;
   std::vector<uint32_t> lanes;
   for (uint32_t lane = 0; lane < is_core.size(); ++lane) {
     if (is_core[lane]) lanes.push_back(lane);

@@ -64,7 +64,8 @@ struct KernelTimesOptions {
 Result<KernelTimes> kernel_times(const Trace& trace, const KernelTimesOptions& options);
 
 // The lanes that stand for cores: workers, Ascend cores and multiprocessors, busy or not, and any
-// other on which a task started.
+// other on which a task started. Lanes of the kind kOther tell again what others tell; they count
+// when there is nothing else.
 std::vector<uint32_t> core_lanes(const Trace& trace);
 
 // Where each lane of the trace stands in `lanes`; kNoIndex: nowhere. Error when a lane is not the

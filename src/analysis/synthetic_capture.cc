@@ -31,19 +31,19 @@ WantedShapes wanted_shapes(const CaptureModel& model, const CaptureOptions& opti
   const int32_t drafts = options.draft_count >= 0 ? options.draft_count : model.draft_count;
   const int64_t sequences = options.sequences > 0 ? options.sequences : model.decode_sequences;
   const int64_t tokens = options.prefill_tokens > 0 ? options.prefill_tokens : model.prefill_tokens;
-  shapes.decode = {.phase = drafts > 0 ? CapturePhase::kSpeculative : CapturePhase::kDecode,
+  shapes.decode = {.phase = drafts > 0 ? PassPhase::kSpeculative : PassPhase::kDecode,
                    .tokens = sequences * (1 + drafts),
                    .sequences = sequences,
                    .draft_count = drafts};
-  shapes.prefill = {.phase = CapturePhase::kPrefill,
+  shapes.prefill = {.phase = PassPhase::kPrefill,
                     .tokens = tokens,
                     .sequences = std::min(model.prefill_sequences, tokens),
                     .draft_count = drafts};
-  shapes.mixed = {.phase = CapturePhase::kMixed,
+  shapes.mixed = {.phase = PassPhase::kMixed,
                   .tokens = tokens + shapes.decode.tokens,
                   .sequences = shapes.prefill.sequences + sequences,
                   .draft_count = drafts};
-  shapes.dummy = {.phase = CapturePhase::kDecode,
+  shapes.dummy = {.phase = PassPhase::kDecode,
                   .tokens = 1,
                   .sequences = 1,
                   .draft_count = drafts,
@@ -57,16 +57,16 @@ PassShape draw_shape(const CaptureModel& model, const CaptureOptions& options,
   const int64_t drawn = static_cast<int64_t>(draws.below(kPermille));
   const int64_t chunks = static_cast<int64_t>(draws.below(2));
   if (drawn < options.dummy_permille) return shapes.dummy;
-  PassShape shape = options.phase == CapturePhase::kPrefill ? shapes.prefill
-                    : options.phase == CapturePhase::kMixed ? shapes.mixed
-                                                            : shapes.decode;
+  PassShape shape = options.phase == PassPhase::kPrefill ? shapes.prefill
+                    : options.phase == PassPhase::kMixed ? shapes.mixed
+                                                         : shapes.decode;
   const int64_t other = drawn - options.dummy_permille;
   if (other < options.prefill_permille) {
     shape = shapes.prefill;
   } else if (other < options.prefill_permille + options.mixed_permille) {
     shape = shapes.mixed;
   }
-  if (model.has_context_chunks && shape.phase == CapturePhase::kPrefill) {
+  if (model.has_context_chunks && shape.phase == PassPhase::kPrefill) {
     shape.context_chunks =
         options.context_chunks >= 0 ? options.context_chunks : static_cast<int32_t>(chunks);
   }
@@ -174,7 +174,7 @@ void add_to_pass(const SyntheticCapture& capture, uint32_t row, MadePass& pass) 
 }
 
 Result<void> check_options(const CaptureModel& model, const CaptureOptions& options) {
-  const bool wants_mixed = options.phase == CapturePhase::kMixed || options.mixed_permille > 0;
+  const bool wants_mixed = options.phase == PassPhase::kMixed || options.mixed_permille > 0;
   if (wants_mixed && !model.has_mixed) {
     return fail(ErrorCode::kInvalidInput, "{} has no mixed passes", model.name);
   }

@@ -22,7 +22,7 @@ namespace gapless {
 
 struct CaptureOptions {
   std::string model = "qwen3-32b";
-  CapturePhase phase = CapturePhase::kDecode;  // decode with drafts is speculative
+  PassPhase phase = PassPhase::kDecode;  // decode with drafts is speculative
   uint64_t seed = 1;
   uint32_t pass_count = 20;  // of each device, those that are cut included
   uint32_t device_count = 1;

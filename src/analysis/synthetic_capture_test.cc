@@ -165,7 +165,7 @@ TEST(SyntheticCapture, HasTheMeasuredTimesOfQwenDecode) {
 }
 
 TEST(SyntheticCapture, HasTheMeasuredStructureOfQwenPrefill) {
-  const CaptureOptions options = {.phase = CapturePhase::kPrefill, .pass_count = 5};
+  const CaptureOptions options = {.phase = PassPhase::kPrefill, .pass_count = 5};
   const SyntheticCapture capture = made(options);
   EXPECT_EQ(capture.table.size(), 6'360u);
   expect_consistent(capture, options);
@@ -217,7 +217,7 @@ TEST(SyntheticCapture, HasTheMeasuredStructureOfDeepSeekDecode) {
 
 TEST(SyntheticCapture, HasOneAttentionMoreALayerForContext) {
   const SyntheticCapture capture =
-      made({.model = "deepseek-v3", .phase = CapturePhase::kPrefill, .seed = 3, .pass_count = 30});
+      made({.model = "deepseek-v3", .phase = PassPhase::kPrefill, .seed = 3, .pass_count = 30});
   uint32_t with_context = 0;
   for (const MadePass& pass : capture.passes) {
     EXPECT_EQ(pass.anchor_count, 61u * (1 + static_cast<uint32_t>(pass.shape.context_chunks)));
@@ -236,7 +236,7 @@ TEST(SyntheticCapture, CountsTheAnchorsOfDrafts) {
   for (const MadePass& pass : sparse.passes) {
     EXPECT_EQ(pass.anchor_count, 80u);
     EXPECT_EQ(pass.draft_anchor_count, 2u);
-    EXPECT_EQ(pass.shape.phase, CapturePhase::kSpeculative);
+    EXPECT_EQ(pass.shape.phase, PassPhase::kSpeculative);
     EXPECT_EQ(pass.shape.tokens, 3);
     EXPECT_NEAR(pass.row_count, 2770, 30);
   }
@@ -262,13 +262,13 @@ TEST(SyntheticCapture, MixesKindsOfPasses) {
                                   .dummy_permille = 100};
   const SyntheticCapture capture = made(options);
   expect_consistent(capture, options);
-  std::map<CapturePhase, int> phases;
+  std::map<PassPhase, int> phases;
   int dummies = 0;
   for (const MadePass& pass : capture.passes) {
     ++phases[pass.shape.phase];
     dummies += pass.shape.is_dummy ? 1 : 0;
     EXPECT_EQ(pass.anchor_count, 19u);
-    if (pass.shape.phase == CapturePhase::kMixed) {
+    if (pass.shape.phase == PassPhase::kMixed) {
       EXPECT_EQ(pass.shape.tokens, 2048 + 32);
       EXPECT_EQ(pass.shape.sequences, 2 + 8);
     }
@@ -276,10 +276,10 @@ TEST(SyntheticCapture, MixesKindsOfPasses) {
       EXPECT_EQ(pass.shape.tokens, 1);
     }
   }
-  EXPECT_NEAR(phases[CapturePhase::kPrefill], 51, 20);
-  EXPECT_NEAR(phases[CapturePhase::kMixed], 51, 20);
+  EXPECT_NEAR(phases[PassPhase::kPrefill], 51, 20);
+  EXPECT_NEAR(phases[PassPhase::kMixed], 51, 20);
   EXPECT_NEAR(dummies, 17, 12);
-  EXPECT_EQ(phases[CapturePhase::kDecode], dummies);
+  EXPECT_EQ(phases[PassPhase::kDecode], dummies);
 }
 
 TEST(SyntheticCapture, SaysTokensAndSequencesInTheShapesOfAttention) {
@@ -428,7 +428,7 @@ int64_t swept_union(const SyntheticCapture& capture, uint32_t pass) {
 
 TEST(SyntheticCapture, SumsUpItsRows) {
   for (const CaptureModel& model : capture_models()) {
-    for (const CapturePhase phase : {CapturePhase::kDecode, CapturePhase::kPrefill}) {
+    for (const PassPhase phase : {PassPhase::kDecode, PassPhase::kPrefill}) {
       const CaptureOptions options = {.model = std::string(model.name),
                                       .phase = phase,
                                       .seed = 11,
@@ -500,7 +500,7 @@ TEST(SyntheticCapture, RefusesWhatItCannotMake) {
     return capture ? std::string() : capture.error().message;
   };
   EXPECT_EQ(message({.model = "gpt-2"}), "no model gpt-2 to make a capture of");
-  EXPECT_EQ(message({.model = "glm-5.1", .phase = CapturePhase::kMixed}),
+  EXPECT_EQ(message({.model = "glm-5.1", .phase = PassPhase::kMixed}),
             "glm-5.1 has no mixed passes");
   EXPECT_EQ(message({.pass_count = 0}), "0 passes on 1 devices; 1 to 1024 devices are possible");
   EXPECT_EQ(message({.prefill_permille = 700, .mixed_permille = 400}),

@@ -29,6 +29,8 @@ RunCommand define_plan_layer(CLI::App& command);
 RunCommand define_report(CLI::App& command);
 RunCommand define_diff(CLI::App& command);
 RunCommand define_whatif(CLI::App& command);
+RunCommand define_passes(CLI::App& command);
+RunCommand define_align(CLI::App& command);
 RunCommand define_profile(CLI::App& command);
 RunCommand define_generate(CLI::App& command);
 RunCommand define_check(CLI::App& command);

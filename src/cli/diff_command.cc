@@ -22,6 +22,7 @@
 #include "report/page.h"
 #include "report/page_data.h"
 #include "report/step_report.h"
+#include "report/task_trace.h"
 #include "report/text_table.h"
 
 namespace gapless {
@@ -50,8 +51,8 @@ Result<ReportedFile> read_side(const std::string& path, std::string_view option,
                                const std::optional<size_t>& step, const DiffArguments& arguments) {
   ProgressBar bar("reading", ProgressUnit::kBytes);
   Trace trace = GAPLESS_TRY(
-      read_trace(path, {.tracr_labels_by_key_order = arguments.tracr_labels_by_key_order,
-                        .progress = bar.callback()}));
+      read_task_trace(path, {.tracr_labels_by_key_order = arguments.tracr_labels_by_key_order,
+                             .progress = bar.callback()}));
   bar.erase();
   const size_t step_count = GAPLESS_TRY(find_step(trace, path, std::nullopt)).windows.size();
   if (step && *step >= step_count)

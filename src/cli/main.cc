@@ -38,6 +38,8 @@ constexpr CommandEntry kCommands[] = {
     {"report", "Say where the core time of a step went, and what would change it", define_report},
     {"diff", "Say why one step takes longer than another", define_diff},
     {"whatif", "Replay a step with something changed", define_whatif},
+    {"passes", "Find the forward passes of a capture", define_passes},
+    {"align", "Hold a model of a forward pass against what was measured", define_align},
     {"info", "Say what a trace holds", define_info},
     {"convert", "Turn a trace into another format, for Perfetto or Paraver", define_convert},
     {"record", "Run an instrumented program and collect its trace", define_record},
@@ -46,10 +48,11 @@ constexpr CommandEntry kCommands[] = {
     {"completion", "Print the script that completes gapless in a shell", define_completion},
 };
 
-// A list of arguments that takes all the rest is a program to run: it stands behind "--".
+// A list of arguments that takes all the rest is a program to run: it stands behind "--". Lists of
+// files do not.
 struct HelpFormatter : CLI::Formatter {
   std::string make_option_usage(const CLI::Option* option) const override {
-    const bool takes_rest = option->get_expected_max() > 1;
+    const bool takes_rest = option->get_expected_max() > 1 && option->get_type_name() != "PATH";
     return (takes_rest ? "-- " : "") + CLI::Formatter::make_option_usage(option);
   }
 };

@@ -11,6 +11,7 @@
 #include "formats/format.h"
 #include "report/page_data.h"
 #include "report/step_report.h"
+#include "report/task_trace.h"
 
 namespace gapless {
 namespace {
@@ -29,9 +30,9 @@ struct ReportArguments {
 Result<int> run_report(const ReportArguments& arguments) {
   GAPLESS_TRY(check_page_path(arguments.html, {arguments.trace}));
   ProgressBar bar("reading", ProgressUnit::kBytes);
-  const Trace trace = GAPLESS_TRY(
-      read_trace(arguments.trace, {.tracr_labels_by_key_order = arguments.tracr_labels_by_key_order,
-                                   .progress = bar.callback()}));
+  const Trace trace = GAPLESS_TRY(read_task_trace(
+      arguments.trace, {.tracr_labels_by_key_order = arguments.tracr_labels_by_key_order,
+                        .progress = bar.callback()}));
   bar.erase();
   ReportOptions options;
   options.step = arguments.step;

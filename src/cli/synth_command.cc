@@ -53,9 +53,9 @@ Result<int32_t> permille_of(double value, double most, std::string_view option) 
 
 Result<CaptureOptions> capture_options(const SynthArguments& arguments) {
   CaptureOptions options = arguments.capture;
-  options.phase = arguments.phase == "prefill" ? CapturePhase::kPrefill
-                  : arguments.phase == "mixed" ? CapturePhase::kMixed
-                                               : CapturePhase::kDecode;
+  options.phase = arguments.phase == "prefill" ? PassPhase::kPrefill
+                  : arguments.phase == "mixed" ? PassPhase::kMixed
+                                               : PassPhase::kDecode;
   options.prefill_permille =
       GAPLESS_TRY(permille_of(arguments.prefill_share, 1.0, "--prefill-share"));
   options.mixed_permille = GAPLESS_TRY(permille_of(arguments.mixed_share, 1.0, "--mixed-share"));

@@ -21,6 +21,7 @@
 #include "cli/progress_bar.h"
 #include "formats/format.h"
 #include "report/step_report.h"
+#include "report/task_trace.h"
 #include "report/text_table.h"
 
 namespace gapless {
@@ -176,9 +177,9 @@ Result<StandardChanges> one_change(const WhatIfArguments& arguments, const Trace
 
 Result<int> run_whatif(const WhatIfArguments& arguments) {
   ProgressBar bar("reading", ProgressUnit::kBytes);
-  const Trace trace = GAPLESS_TRY(
-      read_trace(arguments.trace, {.tracr_labels_by_key_order = arguments.tracr_labels_by_key_order,
-                                   .progress = bar.callback()}));
+  const Trace trace = GAPLESS_TRY(read_task_trace(
+      arguments.trace, {.tracr_labels_by_key_order = arguments.tracr_labels_by_key_order,
+                        .progress = bar.callback()}));
   bar.erase();
   const ExplainedStep step = GAPLESS_TRY(find_step(trace, arguments.trace, arguments.step));
   const StepTasks tasks =

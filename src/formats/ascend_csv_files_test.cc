@@ -18,6 +18,7 @@
 #include "base/temporary_directory.h"
 #include "formats/ascend_csv.h"
 #include "formats/ascend_csv_test_support.h"
+#include "trace/capture_trace.h"
 
 namespace gapless {
 namespace {

@@ -10,20 +10,26 @@
 
 #include "base/input_stream.h"
 #include "formats/ascend_csv.h"
+#include "formats/ascend_db.h"
+#include "formats/ascend_folder.h"
+#include "formats/capture.h"
 #include "formats/chrome_json.h"
+#include "formats/database.h"
 #include "formats/fxt.h"
+#include "formats/nsys_db.h"
 #include "formats/paraver.h"
 #include "formats/perfetto.h"
+#include "formats/rocprof_json.h"
 #include "formats/swimlane_reader.h"
 #include "formats/tracr.h"
-#include "trace/capture_table.h"
+#include "trace/capture_trace.h"
 #include "trace/trace_file.h"
 #include "trace/trace_file_writer.h"
 
 namespace gapless {
 namespace {
 
-constexpr std::array<FormatInfo, 8> kFormats = {{
+constexpr std::array<FormatInfo, 12> kFormats = {{
     {Format::kGapless, "gapless", ".gapless", false, true, true, true,
      "Gapless trace file: keeps everything"},
     {Format::kTracr, "tracr", ".tracr", true, true, true, false,
@@ -40,11 +46,19 @@ constexpr std::array<FormatInfo, 8> kFormats = {{
      "swimlane records of simpler, with deps.json and name map beside them"},
     {Format::kAscendCsv, "ascend-csv", ".csv", false, true, false, false,
      "kernel_details.csv or op_summary*.csv of the Ascend profiler"},
+    {Format::kAscendDb, "ascend-db", ".db", false, true, false, false,
+     "ascend_pytorch_profiler*.db or msprof_*.db of the Ascend profiler"},
+    {Format::kAscendFolder, "ascend-folder", "", true, true, false, false,
+     "a whole *_ascend_pt or PROF_* folder of the Ascend profiler"},
+    {Format::kNsys, "nsys", ".sqlite", false, true, false, false,
+     "what `nsys export --type sqlite` writes of an Nsight Systems report"},
+    {Format::kRocprof, "rocprof", ".json", false, true, false, false, "JSON of rocprofv3"},
 }};
 
 constexpr std::string_view kWhatWeRead =
     "a Gapless trace file, Chrome JSON (plain or gzip), a TraCR directory, simpler's swimlane "
-    "records or an Ascend profiler's CSV";
+    "records, an Ascend profiler's CSV, database or folder, an Nsight Systems SQLite export or "
+    "rocprofv3 JSON";
 
 // Enough for any first record that tells a format; the Perfetto check follows one whole packet.
 constexpr size_t kSniffBytes = 4096;
@@ -111,6 +125,7 @@ std::optional<Format> format_of_bytes(std::string_view bytes) {
   if (bytes.starts_with("#Paraver ")) return Format::kParaver;
   if (bytes.starts_with(kFxtMagic)) return Format::kFxt;
   if (looks_like_swimlane(bytes)) return Format::kSwimlane;
+  if (looks_like_rocprof(bytes)) return Format::kRocprof;
   if (looks_like_chrome_json(bytes)) return Format::kChromeJson;
   if (looks_like_ascend_csv(bytes)) return Format::kAscendCsv;
   if (looks_like_perfetto(bytes)) return Format::kPerfetto;
@@ -147,6 +162,17 @@ Error unknown_content(const std::string& path, std::string_view bytes) {
               quoted_start(bytes));
 }
 
+// Of a SQLite file the tables tell what it is.
+Result<Format> detect_database_format(const std::string& path) {
+  const Database database = GAPLESS_TRY(Database::open(path));
+  if (is_ascend_database(database)) return Format::kAscendDb;
+  if (is_nsys_database(database)) return Format::kNsys;
+  return fail(ErrorCode::kInvalidInput,
+              "{}: a SQLite database without a profiler's tables; looked for TASK and "
+              "COMPUTE_TASK_INFO (Ascend) and for CUPTI_ACTIVITY_KIND_KERNEL (Nsight Systems)",
+              path);
+}
+
 bool starts_as_gzip(const std::string& path) {
   char magic[2] = {};
   std::ifstream(path, std::ios::binary).read(magic, sizeof(magic));
@@ -163,6 +189,11 @@ Result<Format> detect_file_format(const std::string& path) {
   }
   if (bytes.empty()) {
     return fail(ErrorCode::kInvalidInput, "{}: empty (0 bytes); looked for {}", path, kWhatWeRead);
+  }
+  if (looks_like_database(bytes)) {
+    if (!starts_as_gzip(path)) return detect_database_format(path);
+    return fail(ErrorCode::kInvalidInput, "{}: a database inside gzip; run `gunzip {}` first", path,
+                path);
   }
   const std::optional<Format> format = format_of_bytes(bytes);
   if (!format) return unknown_content(path, bytes);
@@ -212,9 +243,11 @@ Result<Format> detect_format(const std::string& path) {
   if (std::filesystem::is_directory(status)) {
     if (is_tracr_directory(path)) return Format::kTracr;
     if (is_swimlane_folder(path)) return Format::kSwimlane;
+    if (is_ascend_folder(path)) return Format::kAscendFolder;
     return fail(ErrorCode::kInvalidInput,
-                "{}: a directory without a TraCR trace; looked for proc.*/metadata.json and "
-                "proc.*/thread.*/traces.bts, and for the records of simpler",
+                "{}: a directory without a trace; looked for proc.*/metadata.json and "
+                "proc.*/thread.*/traces.bts (TraCR), for the records of simpler, and for what the "
+                "Ascend profiler writes (kernel_details.csv, op_summary*.csv, a database)",
                 path);
   }
   if (!std::filesystem::is_regular_file(status)) {
@@ -236,10 +269,13 @@ Result<Trace> read_trace(const std::string& path, const ReadOptions& options) {
       return read_chrome_json(GAPLESS_TRY(InputStream::open_file(path)), options);
     case Format::kSwimlane:
       return read_swimlane(path, options);
-    case Format::kAscendCsv: {
-      const std::vector<std::string> paths = {path};
-      return trace_of(GAPLESS_TRY(read_ascend_csv(paths, {.progress = options.progress})));
-    }
+    case Format::kAscendCsv:
+    case Format::kAscendDb:
+    case Format::kAscendFolder:
+    case Format::kNsys:
+    case Format::kRocprof:
+      return trace_of(
+          GAPLESS_TRY(read_capture({&path, 1}, {.keep_host = true, .progress = options.progress})));
     case Format::kPerfetto:
     case Format::kFxt:
     case Format::kParaver:
@@ -266,6 +302,10 @@ Result<void> write_trace(const Trace& trace, const std::string& path, Format for
       return write_paraver(trace, path, options);
     case Format::kSwimlane:
     case Format::kAscendCsv:
+    case Format::kAscendDb:
+    case Format::kAscendFolder:
+    case Format::kNsys:
+    case Format::kRocprof:
       break;
   }
   return fail(ErrorCode::kUsage, "{}: gapless does not write {}", path, info_of(format).name);

@@ -24,7 +24,11 @@ enum class Format {
   kFxt,
   kParaver,
   kSwimlane,
-  kAscendCsv
+  kAscendCsv,
+  kAscendDb,
+  kAscendFolder,
+  kNsys,
+  kRocprof
 };
 
 struct FormatInfo {

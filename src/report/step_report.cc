@@ -75,6 +75,19 @@ std::vector<uint32_t> lanes_in_use(const Trace& trace) {
   return lanes;
 }
 
+// Lanes of several devices may have the same name; their device is then part of it.
+std::vector<std::string> core_names(const Trace& trace, const std::vector<uint32_t>& lanes) {
+  std::map<std::string_view, int> counts;
+  for (const uint32_t lane : lanes) ++counts[trace.lanes[lane].name];
+  std::vector<std::string> names;
+  for (const uint32_t lane : lanes) {
+    const std::string& name = trace.lanes[lane].name;
+    const std::string& device = trace.devices[trace.lanes[lane].device].name;
+    names.push_back(counts[name] == 1 ? name : fmt::format("{} {}", device, name));
+  }
+  return names;
+}
+
 TaskOverhead measure_overhead(const StepTasks& tasks) {
   TaskOverhead overhead;
   for (uint32_t task = 0; task < tasks.task_count(); ++task) {
@@ -145,13 +158,53 @@ std::string loss_text(const Efficiencies& efficiencies) {
 
 constexpr double kBusyEnough = 0.9;
 
+std::string share_of(int64_t part, int64_t whole) {
+  return format_share(whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole));
+}
+
+// What the largest part of the time that is not spent computing was spent on.
+std::string device_loss_text(const DeviceTime& time) {
+  const int64_t largest =
+      std::max({time.communication_alone_ns, time.copy_alone_ns, time.idle_for_launch_ns,
+                time.idle_launched_ns, time.idle_unknown_ns});
+  if (largest == 0) return "it computes all the time";
+  const std::string share = share_of(largest, time.window_ns);
+  if (largest == time.communication_alone_ns)
+    return fmt::format("the largest loss is communication that nothing hides ({})", share);
+  if (largest == time.idle_for_launch_ns)
+    return fmt::format("the largest loss is the host: {} idle for kernels it had not launched",
+                       share);
+  if (largest == time.idle_launched_ns)
+    return fmt::format("the largest loss lies between launch and start: {} idle", share);
+  if (largest == time.copy_alone_ns) return fmt::format("the largest loss is copies ({})", share);
+  return fmt::format(
+      "the largest loss is idle time ({}), and the trace does not say when kernels were launched",
+      share);
+}
+
+// Of several devices the one that computes least.
+std::string device_verdict(const StepReport& report) {
+  size_t worst = 0;
+  for (size_t i = 1; i < report.devices.size(); ++i) {
+    if (report.devices[i].compute_ns < report.devices[worst].compute_ns) worst = i;
+  }
+  const DeviceTime& time = report.devices[worst];
+  return fmt::format(
+      "{} computes {} of the step, communicates {} with nothing beside it and is idle {}; {}",
+      report.device_names[worst], share_of(time.compute_ns, time.window_ns),
+      share_of(time.communication_alone_ns, time.window_ns), share_of(time.idle_ns, time.window_ns),
+      device_loss_text(time));
+}
+
 std::string verdict_of(const StepReport& report) {
   const size_t cores = report.bubbles.core_ns.size();
   const double busy = report.average_busy_cores();
-  const std::string evidence = fmt::format("{:.1f} of {} cores are busy on average", busy, cores);
+  const std::string evidence =
+      fmt::format("{:.1f} of {} {}s are busy on average", busy, cores, report.core_word());
   if (report.quality.withholds_verdict)
     return fmt::format("no verdict, the trace cannot carry one: {} ({})", report.quality.reason(),
                        evidence);
+  if (report.is_of_streams()) return device_verdict(report);
   if (busy >= kBusyEnough * static_cast<double>(cores))
     return fmt::format("{}: what is left to win is in the kernels, not between them ({}){}",
                        evidence, largest_bubble_text(report), overhead_text(report));
@@ -236,7 +289,10 @@ Result<StepReport> make_step_report(const Trace& trace, const std::string& sourc
   report.kernels = std::move(analysis.kernels);
   for (const KernelTime& kernel : report.kernels.kernels)
     report.kernel_names.emplace_back(kernel_name(trace, kernel));
-  for (const uint32_t lane : lanes) report.core_names.push_back(trace.lanes[lane].name);
+  report.core_names = core_names(trace, lanes);
+  report.devices = device_times(trace, tasks);
+  for (const DeviceTime& time : report.devices)
+    report.device_names.push_back(trace.devices[time.device].name);
   report.bubbles = std::move(analysis.bubbles);
   report.overhead = measure_overhead(tasks);
   report.path = std::move(analysis.path);

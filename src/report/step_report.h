@@ -16,6 +16,7 @@
 
 #include "analysis/bubbles.h"
 #include "analysis/critical_path.h"
+#include "analysis/device_time.h"
 #include "analysis/kernel_times.h"
 #include "analysis/roofline.h"
 #include "analysis/step_tasks.h"
@@ -62,6 +63,9 @@ struct StepReport {
   std::vector<std::string> kernel_names;  // of kernels.kernels
   BubblePartition bubbles;
   std::vector<std::string> core_names;
+  // Of devices whose cores are streams: queues, of which most wait by their nature.
+  std::vector<DeviceTime> devices;
+  std::vector<std::string> device_names;
   std::optional<StepTasks> tasks;  // always there in a report that was made
   TaskOverhead overhead;
   CriticalPath path;
@@ -78,6 +82,9 @@ struct StepReport {
   std::string verdict;                // one sentence with its evidence, or why there is none
 
   double average_busy_cores() const { return bubbles.average_busy_cores; }
+  // "core", or "stream" when all cores are streams.
+  std::string_view core_word() const { return is_of_streams() ? "stream" : "core"; }
+  bool is_of_streams() const { return !devices.empty(); }
 };
 
 // The step that a report is about, and the lanes of its cores: what `gapless whatif` replays.

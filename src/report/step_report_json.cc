@@ -16,6 +16,25 @@ Json causes_json(const std::array<int64_t, kBubbleCauseCount>& causes) {
   return json;
 }
 
+Json devices_json(const StepReport& report) {
+  Json devices = Json::array();
+  for (size_t i = 0; i < report.devices.size(); ++i) {
+    const DeviceTime& time = report.devices[i];
+    devices.push_back({{"device", report.device_names[i]},
+                       {"step_ns", time.window_ns},
+                       {"compute_ns", time.compute_ns},
+                       {"overlapped_ns", time.overlapped_ns},
+                       {"communication_alone_ns", time.communication_alone_ns},
+                       {"copy_alone_ns", time.copy_alone_ns},
+                       {"idle_ns", time.idle_ns},
+                       {"idle_for_launch_ns", time.idle_for_launch_ns},
+                       {"idle_launched_ns", time.idle_launched_ns},
+                       {"idle_unknown_ns", time.idle_unknown_ns},
+                       {"idle_count", time.idle_count}});
+  }
+  return devices;
+}
+
 Json partition_json(const StepReport& report) {
   Json cores = Json::array();
   for (size_t core = 0; core < report.core_names.size(); ++core)
@@ -139,6 +158,7 @@ std::string report_json(const Trace& trace, const StepReport& report) {
       {"window_ns", report.kernels.window_ns()},
       {"average_busy_cores", report.average_busy_cores()},
       {"edges", report.tasks->edge_count()},
+      {"devices", devices_json(report)},
       {"partition", partition_json(report)},
       {"kernels", kernels_json(report)},
       {"critical_path", path_json(trace, report)},

@@ -40,9 +40,31 @@ std::string graph_text(const StepReport& report) {
                      widest);
 }
 
+void add_device_times(std::string& text, const StepReport& report) {
+  for (size_t i = 0; i < report.devices.size(); ++i) {
+    const DeviceTime& time = report.devices[i];
+    std::vector<TableRow> rows = {
+        {fmt::format("TIME OF {}", printable(report.device_names[i])), "", "SHARE"}};
+    const auto add = [&](std::string_view name, int64_t ns) {
+      if (ns > 0)
+        rows.push_back({std::string(name), format_duration(ns), share_text(ns, time.window_ns)});
+    };
+    add("computing", time.compute_ns - time.overlapped_ns);
+    add("computing and communicating", time.overlapped_ns);
+    add("communicating alone", time.communication_alone_ns);
+    add("copying alone", time.copy_alone_ns);
+    add("idle, next kernel not launched", time.idle_for_launch_ns);
+    add("idle, next kernel launched", time.idle_launched_ns);
+    add("idle, launch not known", time.idle_unknown_ns);
+    add("step", time.window_ns);
+    text += "\n" + align_columns(rows, "lrr");
+  }
+}
+
 void add_partition(std::string& text, const StepReport& report) {
   const int64_t all = report.bubbles.busy_ns + report.bubbles.idle_ns;
-  std::vector<TableRow> rows = {{"CORE TIME", "", "SHARE", "BUBBLES"}};
+  std::vector<TableRow> rows = {
+      {report.is_of_streams() ? "STREAM TIME" : "CORE TIME", "", "SHARE", "BUBBLES"}};
   rows.push_back({"busy", format_duration(report.bubbles.busy_ns),
                   share_text(report.bubbles.busy_ns, all), ""});
   for (int cause = 0; cause < kBubbleCauseCount; ++cause) {
@@ -54,7 +76,8 @@ void add_partition(std::string& text, const StepReport& report) {
     rows.push_back({std::string(bubble_cause_name(static_cast<BubbleCause>(cause))),
                     format_duration(ns), share_text(ns, all), std::to_string(count)});
   }
-  rows.push_back({"cores x step", format_duration(all), share_text(all, all), ""});
+  rows.push_back({fmt::format("{}s x step", report.core_word()), format_duration(all),
+                  share_text(all, all), ""});
   text += "\n" + align_columns(rows, "lrrr");
 }
 
@@ -81,8 +104,9 @@ void add_roof_cells(const StepReport& report, uint32_t kernel, TableRow& row) {
 
 void add_kernels(std::string& text, const StepReport& report, size_t top) {
   const int64_t all = report.kernels.busy_ns + report.kernels.idle_ns;
-  std::vector<TableRow> rows = {
-      {"KERNEL", "RUNS", "A LAYER", "CORE TIME", "SHARE", "MEDIAN", "LONGEST", "ON THE PATH"}};
+  std::vector<TableRow> rows = {{"KERNEL", "RUNS", "A LAYER",
+                                 report.is_of_streams() ? "TIME" : "CORE TIME", "SHARE", "MEDIAN",
+                                 "LONGEST", "ON THE PATH"}};
   if (report.roofline) {
     rows.front().push_back("GB/S");
     rows.front().push_back("GFLOP/S");
@@ -164,7 +188,7 @@ std::string report_text(const Trace& trace, const StepReport& report,
   std::string text = report.verdict + "\n\n";
   add_fact(text, "trace", printable(report.source));
   add_fact(text, "step", step_text(report));
-  add_fact(text, "cores",
+  add_fact(text, fmt::format("{}s", report.core_word()),
            fmt::format("{:.3f} of {} busy on average", report.average_busy_cores(),
                        report.core_names.size()));
   if (report.efficiencies)
@@ -190,6 +214,7 @@ std::string report_text(const Trace& trace, const StepReport& report,
                          report.longest.chain.size()));
   }
   add_fact(text, "graph", graph_text(report));
+  add_device_times(text, report);
   add_partition(text, report);
   add_kernels(text, report, options.top);
   add_changes(text, report, options.top);

@@ -3,23 +3,17 @@
 #include "trace/capture_table.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
-#include <map>
 #include <numeric>
-#include <queue>
-#include <tuple>
 #include <utility>
-
-#include <fmt/core.h>
 
 #include "base/check.h"
 
 namespace gapless {
 
 std::string_view kernel_kind_name(KernelKind kind) {
-  constexpr std::string_view kNames[kKernelKindCount] = {"compute", "ai-cpu", "collective",
-                                                         "fragment", "ai-cpu-collective"};
+  constexpr std::string_view kNames[kKernelKindCount] = {
+      "compute", "ai-cpu", "collective", "fragment", "ai-cpu-collective", "copy"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -37,6 +31,8 @@ void CaptureTable::append(const KernelRow& row) {
   step.push_back(row.step);
   kind.push_back(row.kind);
   source.push_back(row.source);
+  if (row.launch_ns != kAbsent) launch_ns.resize(start_ns.size() - 1, kAbsent);
+  if (row.launch_ns != kAbsent || !launch_ns.empty()) launch_ns.push_back(row.launch_ns);
 }
 
 void keep_rows(CaptureTable& table, const std::vector<uint32_t>& rows) {
@@ -75,140 +71,20 @@ std::array<KernelSum, kKernelKindCount> kernel_sums(const CaptureTable& table) {
   return sums;
 }
 
-namespace {
-
-// The lanes of one stream. Rows come in the order of their start, so that a lane whose row has
-// ended is free for good: the free one with the smallest number is taken.
-class StreamLanes {
- public:
-  struct Place {
-    size_t lane;  // 0: the stream's first
-    bool is_new;
+KernelKind named_kernel_kind(std::string_view name) {
+  constexpr std::string_view kCollectives[] = {"nccl", "rccl", "hcom", "hccl"};
+  constexpr std::string_view kCopies[] = {"memcpy", "memset"};
+  const auto begins_with = [name](std::string_view prefix) {
+    if (name.size() < prefix.size()) return false;
+    return std::equal(prefix.begin(), prefix.end(), name.begin(),
+                      [](char lower, char c) { return (c | 0x20) == lower; });
   };
-
-  Place place(int64_t start_ns, int64_t end_ns) {
-    while (!busy_.empty() && busy_.top().first <= start_ns) {
-      free_.push(busy_.top().second);
-      busy_.pop();
-    }
-    const bool is_new = free_.empty();
-    const size_t lane = is_new ? lane_count_++ : free_.top();
-    if (!is_new) free_.pop();
-    busy_.emplace(end_ns, lane);
-    return {lane, is_new};
+  if (std::any_of(std::begin(kCollectives), std::end(kCollectives), begins_with)) {
+    return KernelKind::kCollective;
   }
-
- private:
-  using Busy = std::pair<int64_t, size_t>;  // end and lane
-  std::priority_queue<Busy, std::vector<Busy>, std::greater<>> busy_;
-  std::priority_queue<size_t, std::vector<size_t>, std::greater<>> free_;
-  size_t lane_count_ = 0;
-};
-
-class KernelTraceMaker {
- public:
-  explicit KernelTraceMaker(const CaptureTable& table) : table_(table) {}
-  Trace make();
-
- private:
-  enum class Group : uint8_t { kStream, kUnknownStream, kCommunication };
-  using Key = std::tuple<int32_t, Group, int32_t>;  // device, group, stream
-  struct Stream {
-    StreamLanes places;
-    std::vector<uint32_t> lanes;
-  };
-
-  Key key_of(size_t row) const;
-  uint32_t device_of(int32_t number);
-  uint32_t add_lane(const Key& key, size_t place);
-  uint32_t lane_of(size_t row);
-  void add_tasks();
-
-  const CaptureTable& table_;
-  Trace trace_;
-  std::map<int32_t, uint32_t> devices_;
-  std::map<Key, Stream> streams_;
-  uint64_t moved_count_ = 0;
-};
-
-KernelTraceMaker::Key KernelTraceMaker::key_of(size_t row) const {
-  const int32_t device = table_.device[row];
-  const int32_t stream = table_.stream[row];
-  if (table_.kind[row] == KernelKind::kCollective) return {device, Group::kCommunication, 0};
-  if (stream == CaptureTable::kNoStream) return {device, Group::kUnknownStream, 0};
-  return {device, Group::kStream, stream};
+  if (std::any_of(std::begin(kCopies), std::end(kCopies), begins_with)) return KernelKind::kCopy;
+  return KernelKind::kCompute;
 }
-
-uint32_t KernelTraceMaker::device_of(int32_t number) {
-  const auto [entry, is_new] =
-      devices_.try_emplace(number, static_cast<uint32_t>(trace_.devices.size()));
-  if (is_new) {
-    const bool is_known = number != CaptureTable::kNoDevice;
-    trace_.devices.push_back({is_known ? fmt::format("NPU {}", number) : "NPU", number});
-  }
-  return entry->second;
-}
-
-uint32_t KernelTraceMaker::add_lane(const Key& key, size_t place) {
-  const auto [device, group, stream] = key;
-  Lane lane;
-  lane.device = device_of(device);
-  lane.kind = group == Group::kCommunication ? LaneKind::kOther : LaneKind::kStream;
-  lane.number = group == Group::kStream ? stream : -1;
-  lane.name = group == Group::kStream          ? fmt::format("Stream {}", stream)
-              : group == Group::kCommunication ? "Communication"
-                                               : "Kernels";
-  if (place > 0) lane.name += fmt::format(" ({})", place + 1);
-  trace_.lanes.push_back(std::move(lane));
-  return static_cast<uint32_t>(trace_.lanes.size() - 1);
-}
-
-uint32_t KernelTraceMaker::lane_of(size_t row) {
-  const Key key = key_of(row);
-  Stream& stream = streams_[key];
-  const StreamLanes::Place place = stream.places.place(table_.start_ns[row], table_.end_ns(row));
-  if (place.is_new) stream.lanes.push_back(add_lane(key, place.lane));
-  if (place.lane > 0) ++moved_count_;
-  return stream.lanes[place.lane];
-}
-
-void KernelTraceMaker::add_tasks() {
-  const size_t count = table_.size();
-  TaskColumns& tasks = trace_.tasks;
-  tasks.id.resize(count);
-  tasks.lane.resize(count);
-  tasks.kernel.resize(count);
-  for (std::vector<int64_t>& times : tasks.time_ns) times.assign(count, kAbsent);
-  std::vector<int64_t>& ends = tasks.time_ns[static_cast<size_t>(TaskTime::kEnd)];
-  tasks.time_ns[static_cast<size_t>(TaskTime::kStart)] = table_.start_ns;
-  for (size_t row = 0; row < count; ++row) {
-    tasks.id[row] = row;
-    tasks.kernel[row] = table_.type[row] != kNoIndex ? table_.type[row] : table_.name[row];
-    ends[row] = table_.end_ns(row);
-  }
-  for (const uint32_t row : rows_in_order(table_)) tasks.lane[row] = lane_of(row);
-}
-
-Trace KernelTraceMaker::make() {
-  trace_.format = table_.format;
-  trace_.names = table_.names;
-  trace_.properties = table_.properties;
-  trace_.findings = table_.findings;
-  add_tasks();
-  if (moved_count_ > 0) {
-    trace_.findings.push_back(
-        {Severity::kInfo, "overlapping-rows",
-         fmt::format("{} of {} rows begin before another one on their stream has ended; they are "
-                     "on further lanes of that stream",
-                     moved_count_, table_.size()),
-         kNoIndex, moved_count_});
-  }
-  return std::move(trace_);
-}
-
-}  // namespace
-
-Trace trace_of(const CaptureTable& table) { return KernelTraceMaker(table).make(); }
 
 namespace {
 

@@ -23,13 +23,14 @@
 namespace gapless {
 
 enum class KernelKind : uint8_t {
-  kCompute = 0,         // AI core, vector core, mixed, DSA, DVPP
-  kAiCpu = 1,           // an operator on the AI CPU
-  kCollective = 2,      // the summary row of a collective: no stream of its own
-  kFragment = 3,        // a collective's kernel on a stream ("...AivKernel"): the same time again
-  kAiCpuCollective = 4  // "...AicpuKernel": a wrapper whose time holds waiting; in no sum
+  kCompute = 0,          // AI core, vector core, mixed, DSA, DVPP
+  kAiCpu = 1,            // an operator on the AI CPU
+  kCollective = 2,       // the summary row of a collective: no stream of its own
+  kFragment = 3,         // a collective's kernel on a stream ("...AivKernel"): the same time again
+  kAiCpuCollective = 4,  // "...AicpuKernel": a wrapper whose time holds waiting; in no sum
+  kCopy = 5              // a copy or fill of memory, which some profilers list beside kernels
 };
-inline constexpr int kKernelKindCount = 5;
+inline constexpr int kKernelKindCount = 6;
 std::string_view kernel_kind_name(KernelKind kind);
 
 // A file that rows came from. A file in which the header changes on the way is several sources, so
@@ -58,13 +59,33 @@ struct KernelRow {
   uint32_t step = kNoIndex;
   KernelKind kind = KernelKind::kCompute;
   uint32_t source = 0;
+  int64_t launch_ns = kAbsent;  // when the host's call that launched it began
+};
+
+// What the host did, as far as it explains the kernels: calls that launch or wait, and ranges that
+// the program marked.
+struct HostSpan {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  int64_t process = 0;
+  int64_t thread = 0;
+  uint32_t name = kNoIndex;      // of the table's names
+  uint32_t category = kNoIndex;  // "call", "range", "operator"
+};
+
+// A forward pass that was found, or a step that the profiler marked.
+struct CaptureStep {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  uint32_t number = 0;
 };
 
 struct CaptureTable {
   static constexpr int32_t kNoStream = -1;
   static constexpr int32_t kNoDevice = -1;
 
-  std::string format;  // "ascend-csv", "ascend-db", ...
+  std::string format;               // "ascend-csv", "ascend-db", ...
+  std::string device_word = "NPU";  // what a device is called: "GPU"
   NameTable names;
   std::vector<KernelSource> sources;
   std::vector<Property> properties;
@@ -87,6 +108,14 @@ struct CaptureTable {
   std::vector<uint64_t> text_offset;  // of the record in its source; empty when there is no text
   std::vector<uint32_t> text_bytes;   // without its line end
 
+  // Empty when no row has one; else one entry a row, kAbsent where it is not known.
+  std::vector<int64_t> launch_ns;   // when the host's call began
+  std::vector<int64_t> wait_ns;     // of a collective: waiting for other ranks
+  std::vector<int64_t> transit_ns;  // of a collective: moving bytes
+
+  std::vector<HostSpan> host;      // by begin
+  std::vector<CaptureStep> steps;  // by begin, of one device; none overlap
+
   // Types of some rows were made of their names because the file has none: less certain.
   bool types_derived = false;
   uint64_t derived_type_count = 0;
@@ -99,7 +128,8 @@ struct CaptureTable {
   void append(const KernelRow& row);
 };
 
-// Calls visit(vector) for every column, the two of the text as well: one list for reorderings.
+// Calls visit(vector) for every column of rows, those that may be empty as well: one list for
+// reorderings.
 template <typename AnyTable, typename Visit>
 void for_each_kernel_column(AnyTable& table, Visit visit) {
   visit(table.start_ns);
@@ -117,6 +147,9 @@ void for_each_kernel_column(AnyTable& table, Visit visit) {
   visit(table.source);
   visit(table.text_offset);
   visit(table.text_bytes);
+  visit(table.launch_ns);
+  visit(table.wait_ns);
+  visit(table.transit_ns);
 }
 
 // The rows `rows` in that order, and no others. Columns that are empty stay so.
@@ -133,14 +166,12 @@ struct KernelSum {
 // largest int64), for checks against sums that the profiler gives.
 std::array<KernelSum, kKernelKindCount> kernel_sums(const CaptureTable& table);
 
+// What a kernel is by its name alone: kCollective ("hcom_...", "nccl..."), kCopy ("Memcpy...") or
+// else kCompute.
+KernelKind named_kernel_kind(std::string_view name);
+
 // The name without what differs from call to call and from build to build: hashes, tilings, a
 // trailing number, the aclnn prefix. "aclnnMatmul_MatMulV2_MatMulV2" is "MatMulV2".
 std::string derived_kernel_type(std::string_view name);
-
-// Streams as lanes ("Stream 148"), and for each device one more for collectives ("Communication")
-// and one for rows that name no stream ("Kernels"). Row i of the table is row i of the tasks, with
-// a start, an end and the type (or else the name) as its kernel; names have the same numbers. Tasks
-// of a lane do not overlap: where rows do, the later ones are on further lanes ("Stream 148 (2)").
-Trace trace_of(const CaptureTable& table);
 
 }  // namespace gapless

@@ -14,6 +14,7 @@
 
 #include "base/csv_reader.h"
 #include "formats/ascend_csv.h"
+#include "trace/capture_trace.h"
 
 namespace {
 

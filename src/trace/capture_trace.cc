@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "trace/capture_trace.h"
+
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <queue>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "trace/trace_builder.h"
+
+namespace gapless {
+namespace {
+
+// The lanes of one stream. Rows come in the order of their start, so that a lane whose row has
+// ended is free for good: the free one with the smallest number is taken.
+class StreamLanes {
+ public:
+  struct Place {
+    size_t lane;  // 0: the stream's first
+    bool is_new;
+    uint32_t before;  // the row that ended last before this one; kNoIndex: none has
+  };
+
+  Place place(uint32_t row, int64_t start_ns, int64_t end_ns) {
+    while (!busy_.empty() && busy_.top().end_ns <= start_ns) {
+      free_.push(busy_.top().lane);
+      ended_ = busy_.top().row;
+      busy_.pop();
+    }
+    const bool is_new = free_.empty();
+    const size_t lane = is_new ? lane_count_++ : free_.top();
+    if (!is_new) free_.pop();
+    busy_.push({end_ns, lane, row});
+    return {lane, is_new, ended_};
+  }
+
+ private:
+  struct Busy {
+    int64_t end_ns;
+    size_t lane;
+    uint32_t row;
+    bool operator>(const Busy& other) const {
+      return std::tie(end_ns, lane) > std::tie(other.end_ns, other.lane);
+    }
+  };
+  std::priority_queue<Busy, std::vector<Busy>, std::greater<>> busy_;
+  std::priority_queue<size_t, std::vector<size_t>, std::greater<>> free_;
+  size_t lane_count_ = 0;
+  uint32_t ended_ = kNoIndex;
+};
+
+class KernelTraceMaker {
+ public:
+  KernelTraceMaker(const CaptureTable& table, DedupRule rule)
+      : table_(table), collectives_(find_collective_rows(table, rule)) {}
+  Trace make();
+
+ private:
+  // kEcho and kWrappers tell of time that other lanes show: they stand for no core.
+  enum class Group : uint8_t { kStream, kUnknownStream, kCommunication, kEcho, kWrappers };
+  using Key = std::tuple<int32_t, Group, int32_t>;  // device, group, stream
+  struct Stream {
+    StreamLanes places;
+    std::vector<uint32_t> lanes;
+  };
+
+  void find_echoes();
+  Key key_of(size_t row) const;
+  uint32_t device_of(int32_t number);
+  static std::string lane_name(const Key& key);
+  uint32_t add_lane(const Key& key, size_t place);
+  void place_row(uint32_t row);
+  void add_tasks();
+  void add_host();
+  void add_steps();
+  void add_findings();
+
+  const CaptureTable& table_;
+  const CollectiveRows collectives_;
+  std::vector<bool> is_echo_;  // by row: a summary whose kernels are on streams
+  TraceBuilder builder_{"capture"};
+  std::map<int32_t, uint32_t> devices_;
+  std::map<Key, Stream> streams_;
+  uint64_t moved_count_ = 0;
+};
+
+void KernelTraceMaker::find_echoes() {
+  is_echo_.assign(table_.size(), false);
+  for (size_t row = 0; row < table_.size(); ++row) {
+    const uint32_t counted_by = collectives_.counted_by[row];
+    if (counted_by == kNoIndex || counted_by == row) continue;
+    is_echo_[counted_by] = table_.stream[counted_by] == CaptureTable::kNoStream;
+  }
+}
+
+KernelTraceMaker::Key KernelTraceMaker::key_of(size_t row) const {
+  const int32_t device = table_.device[row];
+  const int32_t stream = table_.stream[row];
+  if (is_echo_[row]) return {device, Group::kEcho, 0};
+  if (table_.kind[row] == KernelKind::kAiCpuCollective) return {device, Group::kWrappers, stream};
+  if (stream != CaptureTable::kNoStream) return {device, Group::kStream, stream};
+  const bool is_collective = table_.kind[row] == KernelKind::kCollective;
+  return {device, is_collective ? Group::kCommunication : Group::kUnknownStream, 0};
+}
+
+uint32_t KernelTraceMaker::device_of(int32_t number) {
+  std::vector<Device>& devices = builder_.trace().devices;
+  const auto [entry, is_new] = devices_.try_emplace(number, static_cast<uint32_t>(devices.size()));
+  if (is_new) {
+    const std::string& word = table_.device_word;
+    const bool is_known = number != CaptureTable::kNoDevice;
+    devices.push_back({is_known ? fmt::format("{} {}", word, number) : word, number});
+  }
+  return entry->second;
+}
+
+std::string KernelTraceMaker::lane_name(const Key& key) {
+  const auto [device, group, stream] = key;
+  switch (group) {
+    case Group::kStream:
+      return fmt::format("Stream {}", stream);
+    case Group::kUnknownStream:
+      return "Kernels";
+    case Group::kCommunication:
+      return "Communication";
+    case Group::kEcho:
+      return "Collectives";
+    case Group::kWrappers:
+      break;
+  }
+  return stream == CaptureTable::kNoStream ? "Wrappers" : fmt::format("Stream {} wrappers", stream);
+}
+
+uint32_t KernelTraceMaker::add_lane(const Key& key, size_t place) {
+  const auto [device, group, stream] = key;
+  Lane lane;
+  lane.device = device_of(device);
+  const bool is_core = group != Group::kEcho && group != Group::kWrappers;
+  lane.kind = is_core ? LaneKind::kStream : LaneKind::kOther;
+  lane.number = group == Group::kStream || group == Group::kWrappers ? stream : -1;
+  lane.name = lane_name(key);
+  if (place > 0) lane.name += fmt::format(" ({})", place + 1);
+  return builder_.add_lane(std::move(lane));
+}
+
+void KernelTraceMaker::place_row(uint32_t row) {
+  const Key key = key_of(row);
+  Stream& stream = streams_[key];
+  const StreamLanes::Place place =
+      stream.places.place(row, table_.start_ns[row], table_.end_ns(row));
+  if (place.is_new) stream.lanes.push_back(add_lane(key, place.lane));
+  Trace& trace = builder_.trace();
+  trace.tasks.lane[row] = stream.lanes[place.lane];
+  if (std::get<Group>(key) != Group::kStream) return;
+  if (place.lane > 0) ++moved_count_;
+  if (place.before == kNoIndex) return;
+  trace.edges.producer.push_back(place.before);
+  trace.edges.consumer.push_back(row);
+  trace.edges.kind.push_back(static_cast<uint8_t>(EdgeKind::kOrder));
+}
+
+void KernelTraceMaker::add_tasks() {
+  const size_t count = table_.size();
+  TaskColumns& tasks = builder_.trace().tasks;
+  tasks.id.resize(count);
+  tasks.lane.resize(count);
+  tasks.kernel.resize(count);
+  for (std::vector<int64_t>& times : tasks.time_ns) times.assign(count, kAbsent);
+  std::vector<int64_t>& ends = tasks.time_ns[static_cast<size_t>(TaskTime::kEnd)];
+  tasks.time_ns[static_cast<size_t>(TaskTime::kStart)] = table_.start_ns;
+  if (!table_.launch_ns.empty()) {
+    tasks.time_ns[static_cast<size_t>(TaskTime::kSubmit)] = table_.launch_ns;
+  }
+  for (size_t row = 0; row < count; ++row) {
+    tasks.id[row] = row;
+    tasks.kernel[row] = table_.type[row] != kNoIndex ? table_.type[row] : table_.name[row];
+    ends[row] = table_.end_ns(row);
+  }
+  for (const uint32_t row : rows_in_order(table_)) place_row(row);
+}
+
+void KernelTraceMaker::add_host() {
+  std::map<int64_t, uint32_t> processes;
+  std::map<std::pair<int64_t, int64_t>, uint32_t> threads;
+  Trace& trace = builder_.trace();
+  for (const HostSpan& span : table_.host) {
+    const auto [process, is_new_process] =
+        processes.try_emplace(span.process, static_cast<uint32_t>(trace.devices.size()));
+    if (is_new_process) {
+      trace.devices.push_back({fmt::format("Process {}", span.process), span.process});
+    }
+    const auto [thread, is_new] = threads.try_emplace({span.process, span.thread}, kNoIndex);
+    if (is_new) {
+      thread->second = builder_.add_lane({.name = fmt::format("Thread {}", span.thread),
+                                          .kind = LaneKind::kThread,
+                                          .device = process->second,
+                                          .number = span.thread});
+    }
+    const uint32_t row =
+        builder_.add_span(thread->second, span.begin_ns, span.end_ns, span.name, kNoValue);
+    if (span.category != kNoIndex) builder_.set_category(row, span.category);
+  }
+}
+
+void KernelTraceMaker::add_steps() {
+  if (table_.steps.empty()) return;
+  const uint32_t lane = builder_.add_lane({.name = "Forward passes",
+                                           .kind = LaneKind::kOrchestrator,
+                                           .device = device_of(table_.device.front())});
+  const uint32_t name = builder_.intern("step");
+  for (const CaptureStep& step : table_.steps) {
+    builder_.add_span(lane, step.begin_ns, step.end_ns, name, step.number);
+  }
+}
+
+void KernelTraceMaker::add_findings() {
+  if (moved_count_ > 0) {
+    builder_.add_finding(
+        {Severity::kInfo, "overlapping-rows",
+         fmt::format("{} of {} rows begin before another one on their stream has ended; they are "
+                     "on further lanes of that stream",
+                     moved_count_, table_.size()),
+         kNoIndex, moved_count_});
+  }
+  if (collectives_.merged_count > 0) {
+    builder_.add_finding(
+        {Severity::kInfo, "collectives-told-twice",
+         fmt::format("{} kernels of collectives repeat the time of a summary row; the summaries "
+                     "are on lanes that stand for no core",
+                     collectives_.merged_count),
+         kNoIndex, collectives_.merged_count});
+  }
+  if (collectives_.wrapper_count > 0) {
+    builder_.add_finding({Severity::kInfo, "wrappers",
+                          fmt::format("{} wrappers on the AI CPU hold waiting; they are on lanes "
+                                      "that stand for no core",
+                                      collectives_.wrapper_count),
+                          kNoIndex, collectives_.wrapper_count});
+  }
+}
+
+Trace KernelTraceMaker::make() {
+  Trace& trace = builder_.trace();
+  trace.format = table_.format;
+  trace.names = table_.names;
+  trace.properties = table_.properties;
+  trace.findings = table_.findings;
+  find_echoes();
+  add_tasks();
+  add_host();
+  add_steps();
+  add_findings();
+  return builder_.finish();
+}
+
+}  // namespace
+
+Trace trace_of(const CaptureTable& table, DedupRule rule) {
+  return KernelTraceMaker(table, rule).make();
+}
+
+CaptureTable capture_of(const Trace& trace) {
+  CaptureTable table;
+  table.format = trace.format;
+  table.device_word = "device";
+  table.names = trace.names;
+  table.properties = trace.properties;
+  table.findings = trace.findings;
+  const TaskColumns& tasks = trace.tasks;
+  for (size_t row = 0; row < tasks.size(); ++row) {
+    const int64_t start_ns = tasks.at(TaskTime::kStart)[row];
+    const int64_t end_ns = tasks.at(TaskTime::kEnd)[row];
+    if (tasks.lane[row] == kNoIndex || start_ns == kAbsent || end_ns < start_ns) {
+      ++table.dropped_count;
+      continue;
+    }
+    KernelRow kernel;
+    kernel.start_ns = start_ns;
+    kernel.duration_ns = end_ns - start_ns;
+    kernel.device = static_cast<int32_t>(trace.lanes[tasks.lane[row]].device);
+    kernel.stream = static_cast<int32_t>(tasks.lane[row]);
+    kernel.name = tasks.kernel[row];
+    kernel.type = tasks.kernel[row];
+    if (kernel.type != kNoIndex) kernel.kind = named_kernel_kind(table.names[kernel.type]);
+    kernel.launch_ns = tasks.at(TaskTime::kSubmit)[row];
+    table.append(kernel);
+  }
+  keep_rows(table, rows_in_order(table));
+  return table;
+}
+
+}  // namespace gapless

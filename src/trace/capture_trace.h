@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Between tables of kernels and traces: a capture as a trace that analyses and viewers understand,
+// and a trace as a table in which forward passes can be found.
+
+#pragma once
+
+#include "trace/capture_table.h"
+#include "trace/collective_rows.h"
+#include "trace/trace.h"
+
+namespace gapless {
+
+// Streams as lanes ("Stream 148"), and for each device one for collectives ("Communication") and
+// one for rows that name no stream ("Kernels"). Row i of the table is row i of the tasks, with a
+// start, an end, the launch as its submission and the type (or else the name) as its kernel; names
+// have the same numbers. A kernel waits for the one before it on its stream: an edge.
+//
+// Tasks of a lane do not overlap: where rows do, the later ones are on further lanes ("Stream 148
+// (2)"). What tells of time that other rows count for already (see collective_rows.h), and wrappers
+// on the AI CPU, is on lanes of the kind kOther, which stand for no core. The host's spans are on
+// lanes of its threads, and steps on one of an orchestrator ("Forward passes"), as in our own
+// traces.
+Trace trace_of(const CaptureTable& table, DedupRule rule = DedupRule::kInterval);
+
+// Tasks with a start and an end as rows, their lanes as streams, their kernels as types. For traces
+// of formats that are no tables of kernels.
+CaptureTable capture_of(const Trace& trace);
+
+}  // namespace gapless
