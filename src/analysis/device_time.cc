@@ -47,8 +47,8 @@ class DeviceSweep {
 
  private:
   void account(int64_t begin_ns, int64_t end_ns);
-  void account_idle(int64_t begin_ns, int64_t end_ns, int64_t launch_ns);
-  int64_t first_launch(size_t moment) const;
+  void account_idle(const DeviceGap& gap);
+  void find_next(size_t moment, DeviceGap& gap) const;
 
   const Trace& trace_;
   const StepTasks& tasks_;
@@ -71,30 +71,30 @@ void DeviceSweep::account(int64_t begin_ns, int64_t end_ns) {
   }
 }
 
-void DeviceSweep::account_idle(int64_t begin_ns, int64_t end_ns, int64_t launch_ns) {
-  if (begin_ns == end_ns) return;
-  time_.idle_ns += end_ns - begin_ns;
-  ++time_.idle_count;
-  if (launch_ns == kAbsent) {
-    time_.idle_unknown_ns += end_ns - begin_ns;
+void DeviceSweep::account_idle(const DeviceGap& gap) {
+  if (gap.begin_ns == gap.end_ns) return;
+  time_.idle_ns += gap.end_ns - gap.begin_ns;
+  time_.gaps.push_back(gap);
+  if (gap.launch_ns == kAbsent) {
+    time_.idle_unknown_ns += gap.end_ns - gap.begin_ns;
     return;
   }
-  const int64_t cut_ns = std::clamp(launch_ns, begin_ns, end_ns);
-  time_.idle_for_launch_ns += cut_ns - begin_ns;
-  time_.idle_launched_ns += end_ns - cut_ns;
+  const int64_t cut_ns = std::clamp(gap.launch_ns, gap.begin_ns, gap.end_ns);
+  time_.idle_for_launch_ns += cut_ns - gap.begin_ns;
+  time_.idle_launched_ns += gap.end_ns - cut_ns;
 }
 
-// Of the kernels that begin together at the moment, the launch that came first.
-int64_t DeviceSweep::first_launch(size_t moment) const {
-  int64_t first_ns = kAbsent;
+// Of the kernels that begin together at the moment, the one whose launch came first.
+void DeviceSweep::find_next(size_t moment, DeviceGap& gap) const {
+  gap.task_after = moments_[moment].task;
   const int64_t time_ns = moments_[moment].time_ns;
   for (; moment < moments_.size() && moments_[moment].time_ns == time_ns; ++moment) {
     if (!moments_[moment].is_begin) continue;
     const int64_t launch_ns = tasks_.time_ns(moments_[moment].task, TaskTime::kSubmit);
-    if (launch_ns == kAbsent) continue;
-    first_ns = first_ns == kAbsent ? launch_ns : std::min(first_ns, launch_ns);
+    if (launch_ns == kAbsent || (gap.launch_ns != kAbsent && launch_ns >= gap.launch_ns)) continue;
+    gap.launch_ns = launch_ns;
+    gap.task_after = moments_[moment].task;
   }
-  return first_ns;
 }
 
 DeviceTime DeviceSweep::sweep() {
@@ -105,20 +105,24 @@ DeviceTime DeviceSweep::sweep() {
   });
   int64_t at_ns = tasks_.window().begin_ns;
   uint32_t count = 0;
+  uint32_t ended = kNoIndex;
   for (size_t i = 0; i < moments_.size(); ++i) {
     const Moment& moment = moments_[i];
     if (count > 0) {
       account(at_ns, moment.time_ns);
     } else {
-      account_idle(at_ns, moment.time_ns, first_launch(i));
+      DeviceGap gap = {at_ns, moment.time_ns, kAbsent, ended, kNoIndex};
+      find_next(i, gap);
+      account_idle(gap);
     }
     at_ns = moment.time_ns;
+    if (!moment.is_begin) ended = moment.task;
     uint32_t& running =
         running_[static_cast<size_t>(activity_of(trace_, tasks_.kernel(moment.task)))];
     running = moment.is_begin ? running + 1 : running - 1;
     count = moment.is_begin ? count + 1 : count - 1;
   }
-  account_idle(at_ns, tasks_.window().end_ns, kAbsent);
+  account_idle({at_ns, tasks_.window().end_ns, kAbsent, ended, kNoIndex});
   return time_;
 }
 

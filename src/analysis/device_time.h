@@ -19,6 +19,15 @@
 
 namespace gapless {
 
+// An interval in which nothing runs.
+struct DeviceGap {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  int64_t launch_ns = kAbsent;      // of the kernel that ends it; kAbsent: nobody says
+  uint32_t task_before = kNoIndex;  // of the StepTasks; kNoIndex: the window begins
+  uint32_t task_after = kNoIndex;   // kNoIndex: the window ends
+};
+
 struct DeviceTime {
   uint32_t device = 0;  // of the trace's devices
   int64_t window_ns = 0;
@@ -32,7 +41,7 @@ struct DeviceTime {
   int64_t idle_for_launch_ns = 0;  // the host had not launched the next kernel yet
   int64_t idle_launched_ns = 0;    // it was launched and did not start
   int64_t idle_unknown_ns = 0;     // nobody says when it was launched, or none came
-  uint64_t idle_count = 0;         // intervals
+  std::vector<DeviceGap> gaps;     // all of it, in the order of time
 };
 
 // One for each device of which all cores in `tasks` are streams, in the order of the devices.

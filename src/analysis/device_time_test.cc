@@ -41,7 +41,13 @@ TEST(DeviceTime, SharesTheWindowOut) {
   EXPECT_EQ(times[0].communication_alone_ns, 10);
   EXPECT_EQ(times[0].copy_alone_ns, 10);
   EXPECT_EQ(times[0].idle_ns, 45);
-  EXPECT_EQ(times[0].idle_count, 3u);
+  ASSERT_EQ(times[0].gaps.size(), 3u);
+  EXPECT_EQ(times[0].gaps[0].task_before, kNoIndex);
+  EXPECT_EQ(times[0].gaps[0].task_after, 0u);
+  EXPECT_EQ(times[0].gaps[2].begin_ns, 60);
+  EXPECT_EQ(times[0].gaps[2].launch_ns, 65);
+  EXPECT_EQ(times[0].gaps[2].task_before, 2u);
+  EXPECT_EQ(times[0].gaps[2].task_after, 3u);
   EXPECT_EQ(times[0].idle_for_launch_ns, 4 + 5);
   EXPECT_EQ(times[0].idle_launched_ns, 6 + 15);
   EXPECT_EQ(times[0].idle_unknown_ns, 15);

@@ -254,6 +254,7 @@ void take_best(const std::vector<TypeUse>& uses, AnchorChoice& choice) {
   };
   choice.type = choice.candidates.front().type;
   choice.types = {choice.type};
+  choice.is_guess = use_of(choice.type).rank == Rank::kAny;
   std::vector<uint32_t> rows = use_of(choice.type).rows;
   for (size_t i = 1; i < choice.candidates.size(); ++i) {
     const TypeUse& use = use_of(choice.candidates[i].type);

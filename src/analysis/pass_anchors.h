@@ -27,6 +27,7 @@ struct AnchorChoice {
   std::vector<uint32_t> types;              // all that are anchors; one if it was asked for
   std::vector<AnchorCandidate> candidates;  // the best first
   std::vector<uint8_t> is_anchor;           // by row
+  bool is_guess = false;  // nothing but even distances speaks for it, and nobody asked for it
 };
 
 // `wanted`: a type or a name, exact or (if there is none) without regard to case and punctuation.

@@ -400,6 +400,31 @@ void add_anchor_findings(const CaptureTable& table, uint32_t by_gap_count, Found
   }
 }
 
+// A kernel that nothing but its distances makes an anchor is believed when most passes that it
+// gives are of one size. Anything recurs somehow, also where nothing is a forward pass.
+Result<void> check_guess(const CaptureTable& table, const PassCounts& counts, FoundPasses& found) {
+  uint32_t whole = 0;
+  uint32_t usual = 0;
+  for (const auto& [anchors, passes] : counts.whole) {
+    whole += passes;
+    if (anchors == found.anchors_per_pass) usual = passes;
+  }
+  const AnchorCandidate& candidate = found.candidates.front();
+  if (usual < 2 || usual * 2 < whole) {
+    return fail(ErrorCode::kInvalidInput,
+                "no attention kernel among {} rows, and none that recurs in passes of one size: {} "
+                "({}) would give {} passes of {} sizes; an anchor that is named is taken as it is",
+                table.size(), table.names[found.anchor], candidate.reason, whole,
+                counts.whole.size());
+  }
+  add_finding(found, Severity::kWarning, "weak-anchor",
+              fmt::format("no attention kernel is here; {} is the anchor because {} of {} whole "
+                          "passes then have {} of it",
+                          table.names[found.anchor], usual, whole, found.anchors_per_pass),
+              whole);
+  return {};
+}
+
 }  // namespace
 
 Result<FoundPasses> find_passes(const CaptureTable& table, const PassOptions& options) {
@@ -433,6 +458,7 @@ Result<FoundPasses> find_passes(const CaptureTable& table, const PassOptions& op
   }
   const PassCounts counts = count_passes(found);
   found.anchors_per_pass = usual_anchors(counts);
+  if (choice.is_guess) GAPLESS_TRY(check_guess(table, counts, found));
   add_count_findings(options, counts, found);
   add_anchor_findings(table, by_gap_count, found);
   return found;

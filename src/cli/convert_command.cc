@@ -85,7 +85,7 @@ std::string format_list() {
   for (const FormatInfo& info : all_formats()) {
     std::string_view direction = info.can_read ? "in, out" : "out";
     if (!info.can_write) direction = "in";
-    text += fmt::format("  {:<11}{:<10}{:<9}{}\n", info.name, info.extension, direction,
+    text += fmt::format("  {:<14}{:<10}{:<9}{}\n", info.name, info.extension, direction,
                         info.description);
   }
   return text;

@@ -19,6 +19,7 @@ namespace {
 struct ReportArguments {
   std::string trace;
   std::optional<size_t> step;
+  std::optional<int32_t> device;
   size_t top = 8;
   double memory_gbs = 0.0;
   double compute_gflops = 0.0;
@@ -30,9 +31,11 @@ struct ReportArguments {
 Result<int> run_report(const ReportArguments& arguments) {
   GAPLESS_TRY(check_page_path(arguments.html, {arguments.trace}));
   ProgressBar bar("reading", ProgressUnit::kBytes);
-  const Trace trace = GAPLESS_TRY(read_task_trace(
-      arguments.trace, {.tracr_labels_by_key_order = arguments.tracr_labels_by_key_order,
-                        .progress = bar.callback()}));
+  const Trace trace =
+      GAPLESS_TRY(read_task_trace(arguments.trace,
+                                  {.tracr_labels_by_key_order = arguments.tracr_labels_by_key_order,
+                                   .progress = bar.callback()},
+                                  arguments.device));
   bar.erase();
   ReportOptions options;
   options.step = arguments.step;
@@ -60,6 +63,10 @@ RunCommand define_report(CLI::App& command) {
       .add_option("--step", arguments->step,
                   "Which step, counted from 0 (default: the one of\nmedian length)")
       ->check(from_zero_on())
+      ->option_text("N");
+  command
+      .add_option("--device", arguments->device,
+                  "Of a profiler's capture: which device (default:\nthe first)")
       ->option_text("N");
   command.add_option("--top", arguments->top, "Rows of each table (default 8)")
       ->check(CLI::Range(1, 1'000'000).description(""))

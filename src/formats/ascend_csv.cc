@@ -146,17 +146,6 @@ void report_kinds(CaptureTable& table) {
                           summary_count, fragment_count, wrapper_count));
 }
 
-void report_compressed(CaptureTable& table) {
-  uint64_t count = 0;
-  for (const KernelSource& source : table.sources) count += source.is_compressed ? 1 : 0;
-  if (count == 0) return;
-  add_finding(
-      table, Severity::kInfo, "compressed-source", count,
-      fmt::format("{} files are compressed: their rows cannot be written out byte for byte; "
-                  "run `gunzip` first for that",
-                  count));
-}
-
 Result<void> finish(CaptureTable& table, const AscendCsvReader& reader,
                     const AscendCsvOptions& options) {
   const RowEvents& events = reader.events();
@@ -176,7 +165,6 @@ Result<void> finish(CaptureTable& table, const AscendCsvReader& reader,
   events.report(table);
   report_kinds(table);
   compare_files(table);
-  report_compressed(table);
   return {};
 }
 

@@ -171,7 +171,7 @@ void AscendDbReader::read_collectives() {
     }
     if (const std::optional<int64_t> id = row.integer(4)) collective_by_operation_.add(*id, number);
     set_step(kernel);
-    rows_.set_launch(launch_of(collective.connection), kernel);
+    kernel.launch_ns = launch_of(collective.connection);
     collectives_.push_back(collective);
   });
   collective_by_connection_.finish();
@@ -222,7 +222,7 @@ void AscendDbReader::add_task(const Query& row) {
   if (kernel.type == kNoIndex) kernel.type = rows_.derived_type_of(kernel.name);
   set_step(kernel);
   const std::optional<int64_t> connection = row.integer(7);
-  if (is_connection(connection)) rows_.set_launch(launch_of(*connection), kernel);
+  if (is_connection(connection)) kernel.launch_ns = launch_of(*connection);
   rows_.append(kernel, rows_.number(row, 8));
 }
 

@@ -214,17 +214,6 @@ void DatabaseRows::add_host(const Query& row, int64_t process, int64_t thread, u
   table_.host.push_back(span);
 }
 
-// The clocks of host and device are fitted to each other; where they miss, a launch would come
-// after its kernel, which no analysis could use.
-void DatabaseRows::set_launch(int64_t launch_ns, KernelRow& kernel) {
-  if (launch_ns == kAbsent) return;
-  if (launch_ns > kernel.start_ns) {
-    ++late_launch_count_;
-    return;
-  }
-  kernel.launch_ns = launch_ns;
-}
-
 void DatabaseRows::note(RowEvent event) { events_.count(event, place_, record_); }
 
 void DatabaseRows::add_finding(Severity severity, std::string_view code, uint64_t count,
@@ -302,12 +291,7 @@ void DatabaseRows::report_others() {
 }
 
 void DatabaseRows::report_launches() {
-  if (late_launch_count_ > 0) {
-    add_finding(Severity::kInfo, "launches-after-start", late_launch_count_,
-                fmt::format("{} rows start before the call that launched them, as the clocks of "
-                            "host and device do not fit exactly; their launch is left out",
-                            late_launch_count_));
-  }
+  leave_out_late_launches(table_);
   if (bad_host_count_ > 0) {
     add_finding(Severity::kWarning, "host-spans-dropped", bad_host_count_,
                 fmt::format("{} calls or ranges of the host have no begin or no end, or end before "

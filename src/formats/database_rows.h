@@ -96,8 +96,6 @@ class DatabaseRows {
   // A span of the host with its times in the first two columns.
   void add_host(const Query& row, int64_t process, int64_t thread, uint32_t name,
                 std::string_view category);
-  // A launch that is known and not later than the start.
-  void set_launch(int64_t launch_ns, KernelRow& kernel);
 
   void note(RowEvent event);
   void add_finding(Severity severity, std::string_view code, uint64_t count, std::string text);
@@ -128,7 +126,6 @@ class DatabaseRows {
   std::map<std::string, uint64_t, std::less<>> others_;
   uint64_t other_count_ = 0;
   uint64_t unnamed_count_ = 0;
-  uint64_t late_launch_count_ = 0;
   uint64_t bad_host_count_ = 0;
   uint64_t scanned_count_ = 0;
   bool is_damaged_ = false;

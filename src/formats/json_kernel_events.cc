@@ -141,6 +141,7 @@ void finish_kernel_order(CaptureTable& table) {
   }
   const std::vector<uint32_t> order = rows_in_order(table);
   if (!std::is_sorted(order.begin(), order.end())) keep_rows(table, order);
+  leave_out_late_launches(table);
   std::stable_sort(table.host.begin(), table.host.end(),
                    [](const HostSpan& a, const HostSpan& b) { return a.begin_ns < b.begin_ns; });
 }

@@ -179,7 +179,7 @@ bool NsysDbReader::set_activity(const Query& row, KernelRow& kernel) {
   if (!key) return true;
   kernel.task = static_cast<uint32_t>(*key & 0xffffffff);
   const uint32_t call = call_of_.find(*key);
-  if (call != kNoIndex) rows_.set_launch(call_begins_ns_[call], kernel);
+  if (call != kNoIndex) kernel.launch_ns = call_begins_ns_[call];
   return true;
 }
 

@@ -219,7 +219,8 @@ std::string verdict_of(const StepReport& report) {
 
 // Replays that are too far off say nothing.
 void take_changes(StepAnalysis& analysis, const ReportOptions& options, StepReport& report) {
-  if (!analysis.no_changes.empty()) report.warnings.push_back(analysis.no_changes);
+  if (!analysis.no_changes.empty() && !report.is_of_streams())
+    report.warnings.push_back(analysis.no_changes);
   if (!analysis.changes) return;
   const StandardChanges& changes = *analysis.changes;
   if (std::abs(changes.error) > options.max_replay_error) {
@@ -241,8 +242,15 @@ void take_changes(StepAnalysis& analysis, const ReportOptions& options, StepRepo
 void add_trace_warnings(const Trace& trace, const StepTasks& tasks, StepReport& report) {
   for (const Finding& finding : trace.findings)
     if (finding.severity != Severity::kInfo) report.warnings.push_back(finding.text);
-  for (const QualityFinding& finding : report.quality.findings)
-    if (finding.level != QualityLevel::kFine) report.warnings.push_back(finding.text);
+  for (const QualityFinding& finding : report.quality.findings) {
+    // A capture of streams has neither edges nor seven times, and its report needs none of them.
+    const bool is_expected =
+        report.is_of_streams() &&
+        (finding.check == QualityCheck::kMissingTimes || finding.check == QualityCheck::kObserver ||
+         finding.check == QualityCheck::kEdges);
+    if (finding.level != QualityLevel::kFine && !is_expected)
+      report.warnings.push_back(finding.text);
+  }
   if (tasks.cut_count() > 0)
     report.warnings.push_back(fmt::format(
         "{} tasks reach beyond the step: only their part in it counts", tasks.cut_count()));

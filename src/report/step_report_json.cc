@@ -30,7 +30,7 @@ Json devices_json(const StepReport& report) {
                        {"idle_for_launch_ns", time.idle_for_launch_ns},
                        {"idle_launched_ns", time.idle_launched_ns},
                        {"idle_unknown_ns", time.idle_unknown_ns},
-                       {"idle_count", time.idle_count}});
+                       {"idle_count", time.gaps.size()}});
   }
   return devices;
 }

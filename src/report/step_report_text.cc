@@ -30,6 +30,8 @@ std::string graph_text(const StepReport& report) {
   uint32_t widest = 0;
   for (const KernelFan& kernel : groups.kernels) widest = std::max(widest, kernel.max_consumers);
   const uint32_t tasks = report.tasks->task_count();
+  if (report.is_of_streams())
+    return fmt::format("{} of {} types", tasks, groups.kernels.size());
   std::string text = fmt::format("{} tasks of {} kernels, {} edges", tasks, groups.kernels.size(),
                                  report.tasks->edge_count());
   if (report.tasks->edge_count() == 0) return text;
@@ -61,10 +63,55 @@ void add_device_times(std::string& text, const StepReport& report) {
   }
 }
 
+std::string task_text(const Trace& trace, const StepReport& report, uint32_t task) {
+  const uint32_t row = report.tasks->row(task);
+  const uint32_t kernel = trace.tasks.kernel[row];
+  return fmt::format("task {} ({})", trace.tasks.id[row],
+                     kernel == kNoIndex ? "no name" : printable(trace.names[kernel]));
+}
+
+// The longest times in which a device ran nothing.
+void add_gaps(std::string& text, const Trace& trace, const StepReport& report, size_t top) {
+  std::vector<std::pair<size_t, DeviceGap>> gaps;
+  for (size_t i = 0; i < report.devices.size(); ++i) {
+    for (const DeviceGap& gap : report.devices[i].gaps) gaps.emplace_back(i, gap);
+  }
+  std::stable_sort(gaps.begin(), gaps.end(), [](const auto& a, const auto& b) {
+    return a.second.end_ns - a.second.begin_ns > b.second.end_ns - b.second.begin_ns;
+  });
+  if (gaps.empty()) return;
+  std::vector<TableRow> rows = {{"LONGEST GAPS", "AT", "DEVICE", "AFTER", "BEFORE", "LAUNCHED"}};
+  for (size_t i = 0; i < std::min(top, gaps.size()); ++i) {
+    const DeviceGap& gap = gaps[i].second;
+    const int64_t late_ns = gap.launch_ns == kAbsent ? 0 : gap.launch_ns - gap.begin_ns;
+    rows.push_back(
+        {format_duration(gap.end_ns - gap.begin_ns),
+         format_duration(gap.begin_ns - report.kernels.window.begin_ns),
+         printable(report.device_names[gaps[i].first]),
+         gap.task_before == kNoIndex ? "the begin" : task_text(trace, report, gap.task_before),
+         gap.task_after == kNoIndex ? "the end" : task_text(trace, report, gap.task_after),
+         gap.launch_ns == kAbsent ? ""
+         : late_ns <= 0           ? "before it"
+                                  : format_duration(late_ns) + " into it"});
+  }
+  text += "\n" + align_columns(rows, "rrllll");
+}
+
+// Streams wait for each other by their nature: what each was busy with, and no causes.
+void add_streams(std::string& text, const StepReport& report) {
+  std::vector<TableRow> rows = {{"STREAM", "KERNELS", "BUSY", "OF THE STEP"}};
+  for (size_t core = 0; core < report.core_names.size(); ++core) {
+    const LaneTime& lane = report.kernels.lanes[core];
+    rows.push_back({printable(report.core_names[core]), std::to_string(lane.run_count),
+                    format_duration(lane.busy_ns),
+                    share_text(lane.busy_ns, report.kernels.window_ns())});
+  }
+  text += "\n" + align_columns(rows, "lrrr");
+}
+
 void add_partition(std::string& text, const StepReport& report) {
   const int64_t all = report.bubbles.busy_ns + report.bubbles.idle_ns;
-  std::vector<TableRow> rows = {
-      {report.is_of_streams() ? "STREAM TIME" : "CORE TIME", "", "SHARE", "BUBBLES"}};
+  std::vector<TableRow> rows = {{"CORE TIME", "", "SHARE", "BUBBLES"}};
   rows.push_back({"busy", format_duration(report.bubbles.busy_ns),
                   share_text(report.bubbles.busy_ns, all), ""});
   for (int cause = 0; cause < kBubbleCauseCount; ++cause) {
@@ -76,8 +123,7 @@ void add_partition(std::string& text, const StepReport& report) {
     rows.push_back({std::string(bubble_cause_name(static_cast<BubbleCause>(cause))),
                     format_duration(ns), share_text(ns, all), std::to_string(count)});
   }
-  rows.push_back({fmt::format("{}s x step", report.core_word()), format_duration(all),
-                  share_text(all, all), ""});
+  rows.push_back({"cores x step", format_duration(all), share_text(all, all), ""});
   text += "\n" + align_columns(rows, "lrrr");
 }
 
@@ -102,11 +148,25 @@ void add_roof_cells(const StepReport& report, uint32_t kernel, TableRow& row) {
   }
 }
 
+// Of streams: without layers, which come from edges, and as shares of the step.
+void add_stream_kernels(std::string& text, const StepReport& report, size_t top) {
+  std::vector<TableRow> rows = {{"KERNEL", "RUNS", "TIME", "OF THE STEP", "MEDIAN", "LONGEST"}};
+  for (size_t i = 0; i < std::min(top, report.kernels.kernels.size()); ++i) {
+    const KernelTime& kernel = report.kernels.kernels[i];
+    rows.push_back({printable(report.kernel_names[i]), std::to_string(kernel.run_count),
+                    format_duration(kernel.sum_ns),
+                    share_text(kernel.sum_ns, report.kernels.window_ns()),
+                    format_duration(kernel.median_ns), format_duration(kernel.max_ns)});
+  }
+  text += "\n" + align_columns(rows, "lrrrrr");
+  if (report.kernels.kernels.size() > top)
+    text += fmt::format("and {} more\n", report.kernels.kernels.size() - top);
+}
+
 void add_kernels(std::string& text, const StepReport& report, size_t top) {
   const int64_t all = report.kernels.busy_ns + report.kernels.idle_ns;
-  std::vector<TableRow> rows = {{"KERNEL", "RUNS", "A LAYER",
-                                 report.is_of_streams() ? "TIME" : "CORE TIME", "SHARE", "MEDIAN",
-                                 "LONGEST", "ON THE PATH"}};
+  std::vector<TableRow> rows = {
+      {"KERNEL", "RUNS", "A LAYER", "CORE TIME", "SHARE", "MEDIAN", "LONGEST", "ON THE PATH"}};
   if (report.roofline) {
     rows.front().push_back("GB/S");
     rows.front().push_back("GFLOP/S");
@@ -154,12 +214,7 @@ void add_bubble_list(std::string& text, const Trace& trace, const StepReport& re
   for (size_t i = 0; i < count; ++i) {
     const Bubble& bubble = largest[i];
     std::string before = "the end";
-    if (bubble.next_task != kNoIndex) {
-      const uint32_t row = report.tasks->row(bubble.next_task);
-      const uint32_t kernel = trace.tasks.kernel[row];
-      before = fmt::format("task {} ({})", trace.tasks.id[row],
-                           kernel == kNoIndex ? "no name" : printable(trace.names[kernel]));
-    }
+    if (bubble.next_task != kNoIndex) before = task_text(trace, report, bubble.next_task);
     rows.push_back({format_duration(bubble.end_ns - bubble.begin_ns),
                     format_duration(bubble.begin_ns - report.kernels.window.begin_ns),
                     printable(report.core_names[bubble.core]),
@@ -213,12 +268,18 @@ std::string report_text(const Trace& trace, const StepReport& report,
              fmt::format("{} of tasks alone, {} of them", format_duration(report.longest.length_ns),
                          report.longest.chain.size()));
   }
-  add_fact(text, "graph", graph_text(report));
-  add_device_times(text, report);
-  add_partition(text, report);
-  add_kernels(text, report, options.top);
-  add_changes(text, report, options.top);
-  add_bubble_list(text, trace, report, options.top);
+  add_fact(text, report.is_of_streams() ? "kernels" : "graph", graph_text(report));
+  if (report.is_of_streams()) {
+    add_device_times(text, report);
+    add_stream_kernels(text, report, options.top);
+    add_streams(text, report);
+    add_gaps(text, trace, report, options.top);
+  } else {
+    add_partition(text, report);
+    add_kernels(text, report, options.top);
+    add_changes(text, report, options.top);
+    add_bubble_list(text, trace, report, options.top);
+  }
   if (!report.warnings.empty()) text += "\n";
   for (const std::string& warning : report.warnings) add_fact(text, "note", printable(warning));
   return text;
@@ -226,7 +287,11 @@ std::string report_text(const Trace& trace, const StepReport& report,
 
 std::string report_summary(const StepReport& report) {
   std::string text = report.verdict + "\n";
-  add_partition(text, report);
+  if (report.is_of_streams()) {
+    add_device_times(text, report);
+  } else {
+    add_partition(text, report);
+  }
   return text;
 }
 

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/check.h"
 
 namespace gapless {
@@ -57,6 +59,22 @@ std::vector<uint32_t> rows_in_order(const CaptureTable& table) {
     std::stable_sort(rows.begin(), rows.end(), is_before);
   }
   return rows;
+}
+
+void leave_out_late_launches(CaptureTable& table) {
+  uint64_t count = 0;
+  for (size_t row = 0; row < table.launch_ns.size(); ++row) {
+    if (table.launch_ns[row] == kAbsent || table.launch_ns[row] <= table.start_ns[row]) continue;
+    table.launch_ns[row] = kAbsent;
+    ++count;
+  }
+  if (count == 0) return;
+  table.findings.push_back(
+      {Severity::kInfo, "launches-after-start",
+       fmt::format("{} rows start before the call that launched them, as the clocks of host and "
+                   "device do not fit exactly; their launch is left out",
+                   count),
+       kNoIndex, count});
 }
 
 std::array<KernelSum, kKernelKindCount> kernel_sums(const CaptureTable& table) {

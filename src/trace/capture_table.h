@@ -158,6 +158,10 @@ void keep_rows(CaptureTable& table, const std::vector<uint32_t>& rows);
 // The numbers of the rows in the order of device and start; rows that tie stay as they are.
 std::vector<uint32_t> rows_in_order(const CaptureTable& table);
 
+// Leaves out launches that lie behind the start of their kernel, and says how many in a finding:
+// clocks of host and device do not fit exactly.
+void leave_out_late_launches(CaptureTable& table);
+
 struct KernelSum {
   uint64_t count = 0;
   int64_t duration_ns = 0;

@@ -52,6 +52,18 @@ TEST(CaptureTable, AddsUpByKind) {
   EXPECT_EQ(sums[4].count, 0u);
 }
 
+TEST(CaptureTable, LeavesOutLaunchesBehindTheStart) {
+  CaptureTable table = table_of({{100, 10}, {200, 10}, {300, 10}});
+  leave_out_late_launches(table);
+  EXPECT_TRUE(table.findings.empty()) << "there are no launches";
+  table.launch_ns = {100, 201, kAbsent};
+  leave_out_late_launches(table);
+  EXPECT_EQ(table.launch_ns, (std::vector<int64_t>{100, kAbsent, kAbsent}));
+  ASSERT_EQ(table.findings.size(), 1u);
+  EXPECT_EQ(table.findings[0].code, "launches-after-start");
+  EXPECT_EQ(table.findings[0].count, 1u);
+}
+
 TEST(CaptureTable, NamesEveryKind) {
   EXPECT_EQ(kernel_kind_name(KernelKind::kCompute), "compute");
   EXPECT_EQ(kernel_kind_name(KernelKind::kAiCpuCollective), "ai-cpu-collective");

@@ -28,35 +28,25 @@ class StreamLanes {
   struct Place {
     size_t lane;  // 0: the stream's first
     bool is_new;
-    uint32_t before;  // the row that ended last before this one; kNoIndex: none has
   };
 
-  Place place(uint32_t row, int64_t start_ns, int64_t end_ns) {
-    while (!busy_.empty() && busy_.top().end_ns <= start_ns) {
-      free_.push(busy_.top().lane);
-      ended_ = busy_.top().row;
+  Place place(int64_t start_ns, int64_t end_ns) {
+    while (!busy_.empty() && busy_.top().first <= start_ns) {
+      free_.push(busy_.top().second);
       busy_.pop();
     }
     const bool is_new = free_.empty();
     const size_t lane = is_new ? lane_count_++ : free_.top();
     if (!is_new) free_.pop();
-    busy_.push({end_ns, lane, row});
-    return {lane, is_new, ended_};
+    busy_.emplace(end_ns, lane);
+    return {lane, is_new};
   }
 
  private:
-  struct Busy {
-    int64_t end_ns;
-    size_t lane;
-    uint32_t row;
-    bool operator>(const Busy& other) const {
-      return std::tie(end_ns, lane) > std::tie(other.end_ns, other.lane);
-    }
-  };
+  using Busy = std::pair<int64_t, size_t>;  // end and lane
   std::priority_queue<Busy, std::vector<Busy>, std::greater<>> busy_;
   std::priority_queue<size_t, std::vector<size_t>, std::greater<>> free_;
   size_t lane_count_ = 0;
-  uint32_t ended_ = kNoIndex;
 };
 
 class KernelTraceMaker {
@@ -156,17 +146,10 @@ uint32_t KernelTraceMaker::add_lane(const Key& key, size_t place) {
 void KernelTraceMaker::place_row(uint32_t row) {
   const Key key = key_of(row);
   Stream& stream = streams_[key];
-  const StreamLanes::Place place =
-      stream.places.place(row, table_.start_ns[row], table_.end_ns(row));
+  const StreamLanes::Place place = stream.places.place(table_.start_ns[row], table_.end_ns(row));
   if (place.is_new) stream.lanes.push_back(add_lane(key, place.lane));
-  Trace& trace = builder_.trace();
-  trace.tasks.lane[row] = stream.lanes[place.lane];
-  if (std::get<Group>(key) != Group::kStream) return;
-  if (place.lane > 0) ++moved_count_;
-  if (place.before == kNoIndex) return;
-  trace.edges.producer.push_back(place.before);
-  trace.edges.consumer.push_back(row);
-  trace.edges.kind.push_back(static_cast<uint8_t>(EdgeKind::kOrder));
+  builder_.trace().tasks.lane[row] = stream.lanes[place.lane];
+  if (std::get<Group>(key) == Group::kStream && place.lane > 0) ++moved_count_;
 }
 
 void KernelTraceMaker::add_tasks() {

@@ -14,7 +14,8 @@ namespace gapless {
 // Streams as lanes ("Stream 148"), and for each device one for collectives ("Communication") and
 // one for rows that name no stream ("Kernels"). Row i of the table is row i of the tasks, with a
 // start, an end, the launch as its submission and the type (or else the name) as its kernel; names
-// have the same numbers. A kernel waits for the one before it on its stream: an edge.
+// have the same numbers. There are no edges: a capture does not say which kernel waited for one of
+// another stream, and the order on a stream alone would make those waits look like overhead.
 //
 // Tasks of a lane do not overlap: where rows do, the later ones are on further lanes ("Stream 148
 // (2)"). What tells of time that other rows count for already (see collective_rows.h), and wrappers

@@ -81,18 +81,6 @@ TEST(KernelTrace, GivesNoCoreToWhatIsToldTwice) {
   EXPECT_EQ(lane_name(all, 0), "Communication");
 }
 
-TEST(KernelTrace, LetsAKernelWaitForTheOneBeforeItOnItsStream) {
-  const Trace trace =
-      trace_of(table_of({{0, 10, 1}, {5, 20, 2}, {10, 10, 1}, {12, 3, 1}, {30, 5, 1}, {40, 1, 2}}));
-  const std::vector<std::pair<uint32_t, uint32_t>> expected = {{0, 2}, {0, 3}, {2, 4}, {1, 5}};
-  std::vector<std::pair<uint32_t, uint32_t>> edges;
-  for (size_t edge = 0; edge < trace.edges.size(); ++edge) {
-    edges.emplace_back(trace.edges.producer[edge], trace.edges.consumer[edge]);
-    EXPECT_EQ(trace.edges.kind[edge], static_cast<uint8_t>(EdgeKind::kOrder));
-  }
-  EXPECT_EQ(edges, expected) << "row 3 runs beside row 2, row 4 waits for the later end";
-}
-
 TEST(KernelTrace, ShowsLaunchesHostAndSteps) {
   CaptureTable table = table_of({{100, 10}});
   table.append({.start_ns = 120, .duration_ns = 5, .device = 0, .stream = 7, .launch_ns = 90});
