@@ -146,8 +146,10 @@ void append_rows(const std::vector<MadeRow>& rows, const CutTimes& cuts, uint32_
   }
 }
 
-// Adds a row to the sums of its pass. Rows come in order of their starts.
-void add_to_pass(const SyntheticCapture& capture, uint32_t row, MadePass& pass) {
+// Adds a row to the sums of its pass. Rows come in order of their starts; `covered_ns` is where the
+// union of those that count ends so far.
+void add_to_pass(const SyntheticCapture& capture, uint32_t row, MadePass& pass,
+                 int64_t& covered_ns) {
   const CaptureTable& table = capture.table;
   if (pass.row_count++ == 0) pass.first_row = row;
   pass.last_row = row;
@@ -159,12 +161,13 @@ void add_to_pass(const SyntheticCapture& capture, uint32_t row, MadePass& pass) 
   if (kind == KernelKind::kAiCpuCollective) return;
   const int64_t start_ns = table.start_ns[row];
   const int64_t end_ns = table.end_ns(row);
-  const bool is_first = pass.end_ns == 0;
-  if (is_first) pass.begin_ns = start_ns;
-  const int64_t covered_ns = is_first ? start_ns : std::max(pass.end_ns, start_ns);
-  pass.union_ns += std::max<int64_t>(end_ns - covered_ns, 0);
+  if (pass.end_ns == 0) pass.begin_ns = start_ns;
   pass.end_ns = std::max(pass.end_ns, end_ns);
   const bool is_lone = kind == KernelKind::kFragment && capture.summary_of_row[row] == kNoIndex;
+  if (kind != KernelKind::kFragment || is_lone) {
+    pass.union_ns += std::max<int64_t>(end_ns - std::max(covered_ns, start_ns), 0);
+    covered_ns = std::max(covered_ns, end_ns);
+  }
   if (kind == KernelKind::kCollective || is_lone) {
     ++pass.collective_count;
     pass.collective_ns += end_ns - start_ns;
@@ -241,8 +244,10 @@ Result<SyntheticCapture> make_synthetic_capture(const CaptureOptions& options) {
                 capture);
   }
   capture.table.sources[0].row_count = capture.table.size();
+  std::vector<int64_t> covered_ns(capture.passes.size(), 0);
   for (uint32_t row = 0; row < capture.table.size(); ++row) {
-    add_to_pass(capture, row, capture.passes[capture.pass_of_row[row]]);
+    const uint32_t pass = capture.pass_of_row[row];
+    add_to_pass(capture, row, capture.passes[pass], covered_ns[pass]);
   }
   return capture;
 }

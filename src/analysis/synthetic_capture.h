@@ -70,7 +70,7 @@ struct MadePass {
   int64_t end_ns = 0;    // the last end
   int64_t compute_ns = 0;
   int64_t collective_ns = 0;  // each once: of its summary, or of a kernel that has none
-  int64_t union_ns = 0;       // in which at least one row runs
+  int64_t union_ns = 0;       // in which at least one row runs whose time is in the sums
 
   int64_t sum_ns() const { return compute_ns + collective_ns; }
   int64_t wall_ns() const { return end_ns - begin_ns; }

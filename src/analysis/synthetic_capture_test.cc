@@ -413,6 +413,7 @@ int64_t swept_union(const SyntheticCapture& capture, uint32_t pass) {
   for (size_t row = 0; row < capture.table.size(); ++row) {
     if (capture.pass_of_row[row] != pass) continue;
     if (capture.table.kind[row] == KernelKind::kAiCpuCollective) continue;
+    if (capture.summary_of_row[row] != kNoIndex) continue;  // a collective counts once
     edges.emplace_back(capture.table.start_ns[row], 1);
     edges.emplace_back(capture.table.end_ns(row), -1);
   }

@@ -30,8 +30,7 @@ std::string graph_text(const StepReport& report) {
   uint32_t widest = 0;
   for (const KernelFan& kernel : groups.kernels) widest = std::max(widest, kernel.max_consumers);
   const uint32_t tasks = report.tasks->task_count();
-  if (report.is_of_streams())
-    return fmt::format("{} of {} types", tasks, groups.kernels.size());
+  if (report.is_of_streams()) return fmt::format("{} of {} types", tasks, groups.kernels.size());
   std::string text = fmt::format("{} tasks of {} kernels, {} edges", tasks, groups.kernels.size(),
                                  report.tasks->edge_count());
   if (report.tasks->edge_count() == 0) return text;
