@@ -35,6 +35,10 @@ constexpr AttentionInputs kKernels[] = {
      .use = AttentionUse::kDecodeOnly,
      .is_always_paged = true},
     {.word = "FlashAttentionScore", .use = AttentionUse::kPrefillOnly},
+    // Kernels of PyTorch: the inputs are those of the operator, query, key and value.
+    {.word = "sdpa"},
+    {.word = "fmha"},
+    {.word = "flash_fwd"},
 };
 
 // Heads are no wider than this; a wider last dimension is that of all heads together.

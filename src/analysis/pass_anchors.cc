@@ -38,14 +38,14 @@ bool has_any(std::string_view text, std::initializer_list<std::string_view> word
 Rank rank_of(std::string_view type) {
   const std::string name = plain_text(type);
   if (name.empty()) return Rank::kNone;
-  if (has_any(name, {"grad", "backward", "bwd"})) return Rank::kNone;
+  if (has_any(name, {"grad", "backward", "bwd", "bprop"})) return Rank::kNone;
   const bool is_part = has_any(name, {"indexer", "combine", "merge", "reduce", "mask", "metadata",
                                       "update", "tiling", "reshape", "cache"}) &&
                        !has_any(name, {"kvcache", "ffncombine"});
   if (!is_part && !has_any(name, {"gateddelta"}) &&
       has_any(name, {"attention", "ringmla", "infermla", "flashmla", "flashfwd", "flashattn",
                      "fmha", "fafused", "batchdecodewithpagedkvcache", "batchprefillwith",
-                     "multiheadlatent", "pagedattn", "mlafwd", "attnfwd"})) {
+                     "multiheadlatent", "pagedattn", "mlafwd", "attnfwd", "sdpa", "flashfprop"})) {
     return Rank::kAttention;
   }
   if (has_any(name, {"gateddeltarulefwd", "recurrentgateddelta", "gateddelta", "selectivescan"})) {

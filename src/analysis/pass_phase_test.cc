@@ -234,5 +234,17 @@ TEST_F(PassPhaseGuess, IsNothingWithoutEvidence) {
   EXPECT_FALSE(guess_phase(CaptureTable(), {}, {}, 0).phase.has_value());
 }
 
+TEST(AttentionShape, TakesTheQueryOfPyTorchAttention) {
+  const AttentionInputs* inputs =
+      attention_inputs("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7");
+  ASSERT_NE(inputs, nullptr);
+  const AttentionShape decode = attention_shape(*inputs, "4,16,1,128;4,8,131,128;4,8,131,128;;");
+  EXPECT_EQ(decode.tokens, 4);
+  EXPECT_EQ(decode.sequences, 4);
+  const AttentionShape prefill = attention_shape(*inputs, "4,16,128,128;4,8,128,128;4,8,128,128");
+  EXPECT_EQ(prefill.tokens, 512);
+  EXPECT_EQ(prefill.sequences, 4);
+}
+
 }  // namespace
 }  // namespace gapless

@@ -264,6 +264,11 @@ void RowWriter::append_place_cell(Column column, uint32_t row) {
 }
 
 void RowWriter::append_kernel_cell(Column column, uint32_t row) {
+  const bool is_shape = column == Column::kInputShapes || column == Column::kOutputShapes;
+  if (!options_.makes_up_cells && !is_shape) {
+    line_ += kMissing;
+    return;
+  }
   const CoreClass core = class_of(row);
   const bool is_mixed = core == CoreClass::kMixed;
   switch (column) {

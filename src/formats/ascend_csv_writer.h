@@ -67,6 +67,8 @@ struct AscendWriteOptions {
   bool carriage_returns = true;
   bool byte_order_mark = false;
   bool ends_with_line_break = true;
+  // Cells that a table does not hold are plausible; false: N/A, for captures that were measured.
+  bool makes_up_cells = true;
 
   // Which rows in which order; empty: all as they stand. A row may be there several times.
   std::vector<uint32_t> rows = {};

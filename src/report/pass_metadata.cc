@@ -87,6 +87,7 @@ Result<uint64_t> write_rows(const PassMetadata& metadata, const std::string& pat
   AscendWriteOptions options;
   options.rows = rows;
   options.has_counters = false;  // there are none to write
+  options.makes_up_cells = false;
   return write_ascend_csv(table, path, options);
 }
 

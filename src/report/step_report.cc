@@ -196,12 +196,22 @@ std::string device_verdict(const StepReport& report) {
       device_loss_text(time));
 }
 
+// A gap that dominates is what a report of streams is about: it says who was late. Anything else
+// that withholds a verdict does so here too.
+bool is_verdict_withheld(const StepReport& report) {
+  if (!report.is_of_streams()) return report.quality.withholds_verdict;
+  const std::vector<QualityFinding>& findings = report.quality.findings;
+  return std::any_of(findings.begin(), findings.end(), [](const QualityFinding& finding) {
+    return finding.level == QualityLevel::kWithholds && finding.check != QualityCheck::kDominantGap;
+  });
+}
+
 std::string verdict_of(const StepReport& report) {
   const size_t cores = report.bubbles.core_ns.size();
   const double busy = report.average_busy_cores();
   const std::string evidence =
       fmt::format("{:.1f} of {} {}s are busy on average", busy, cores, report.core_word());
-  if (report.quality.withholds_verdict)
+  if (is_verdict_withheld(report))
     return fmt::format("no verdict, the trace cannot carry one: {} ({})", report.quality.reason(),
                        evidence);
   if (report.is_of_streams()) return device_verdict(report);

@@ -66,7 +66,7 @@ std::string task_text(const Trace& trace, const StepReport& report, uint32_t tas
   const uint32_t row = report.tasks->row(task);
   const uint32_t kernel = trace.tasks.kernel[row];
   return fmt::format("task {} ({})", trace.tasks.id[row],
-                     kernel == kNoIndex ? "no name" : printable(trace.names[kernel]));
+                     kernel == kNoIndex ? "no name" : table_name(trace.names[kernel]));
 }
 
 // The longest times in which a device ran nothing.
@@ -152,7 +152,7 @@ void add_stream_kernels(std::string& text, const StepReport& report, size_t top)
   std::vector<TableRow> rows = {{"KERNEL", "RUNS", "TIME", "OF THE STEP", "MEDIAN", "LONGEST"}};
   for (size_t i = 0; i < std::min(top, report.kernels.kernels.size()); ++i) {
     const KernelTime& kernel = report.kernels.kernels[i];
-    rows.push_back({printable(report.kernel_names[i]), std::to_string(kernel.run_count),
+    rows.push_back({table_name(report.kernel_names[i]), std::to_string(kernel.run_count),
                     format_duration(kernel.sum_ns),
                     share_text(kernel.sum_ns, report.kernels.window_ns()),
                     format_duration(kernel.median_ns), format_duration(kernel.max_ns)});
@@ -177,7 +177,7 @@ void add_kernels(std::string& text, const StepReport& report, size_t top) {
     for (const KernelTime& part : report.path_kernels)
       if (part.name == kernel.name) on_path = part.self_ns;
     TableRow row = {
-        printable(report.kernel_names[i]),   std::to_string(kernel.run_count),
+        table_name(report.kernel_names[i]),  std::to_string(kernel.run_count),
         per_layer_text(report, kernel.name), format_duration(kernel.self_ns),
         share_text(kernel.self_ns, all),     format_duration(kernel.median_ns),
         format_duration(kernel.max_ns),      on_path == 0 ? "" : format_duration(on_path)};

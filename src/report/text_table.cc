@@ -57,4 +57,14 @@ std::string printable(std::string_view text) {
   return result;
 }
 
+std::string table_name(std::string_view name) {
+  constexpr size_t kLongest = 52;
+  constexpr size_t kEnd = 16;
+  constexpr std::string_view kLeftOut = "...";
+  std::string text = printable(name);
+  if (text.size() <= kLongest) return text;
+  return text.substr(0, kLongest - kEnd - kLeftOut.size()) + std::string(kLeftOut) +
+         text.substr(text.size() - kEnd);
+}
+
 }  // namespace gapless

@@ -25,4 +25,8 @@ void add_fact(std::string& text, std::string_view key, std::string_view value,
 // The text without what would break a line or steer a terminal: control characters become \xNN.
 std::string printable(std::string_view text);
 
+// A kernel's name for a table: printable, and of a long one the begin and the end, which differ
+// where compilers put tilings into names.
+std::string table_name(std::string_view name);
+
 }  // namespace gapless

@@ -29,5 +29,13 @@ TEST(TextTable, PrintableKeepsOneLineAndTheTerminal) {
   EXPECT_EQ(printable("größe"), "größe");
 }
 
+TEST(TextTable, ShortensLongNamesInTheMiddle) {
+  EXPECT_EQ(table_name("MatMulV2"), "MatMulV2");
+  EXPECT_EQ(table_name(std::string(52, 'a')), std::string(52, 'a'));
+  const std::string name = std::string(60, 'a') + std::string(16, 'z');
+  EXPECT_EQ(table_name(name), std::string(33, 'a') + "..." + std::string(16, 'z'));
+  EXPECT_EQ(table_name("a\nb"), "a\\x0ab");
+}
+
 }  // namespace
 }  // namespace gapless

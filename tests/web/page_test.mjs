@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// page_test.mjs MODULES BROWSER [PAGE [DIFF_PAGE]]: the report page in a real browser, from disk.
-// MODULES/node_modules holds playwright-core. Without pages some are made up (made_page.mjs).
+// page_test.mjs MODULES BROWSER [PAGE [DIFF_PAGE [STREAMS_PAGE]]]: the report page in a real
+// browser, from disk. MODULES/node_modules holds playwright-core. Without pages some are made up.
 //
 // Nothing is compared with stored pictures, which would depend on fonts: what is drawn is compared
 // with what the data says should be there.
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { make_page, make_step, pack_step } from './made_page.mjs';
+import { inflateSync } from 'node:zlib';
+import { unpack_step } from '../../web/page_data.js';
+import { as_streams, device_gaps, device_parts } from '../../web/stream_data.js';
+import { make_page, make_step, make_stream_step, pack_step } from './made_page.mjs';
 
-const [modules, browser_path, given_page, given_diff] = process.argv.slice(2);
+const [modules, browser_path, given_page, given_diff, given_streams] = process.argv.slice(2);
 const { chromium } = createRequire(join(resolve(modules), 'package.json'))('playwright-core');
 const folder = mkdtempSync(join(tmpdir(), 'gapless_page_'));
 let browser;
@@ -39,6 +42,8 @@ const diff_path = given_diff ?? write_made('diff.html', {
     count: { first: 3, second: 2 }, run_ns: { first: 9000, second: 4000 },
     path_ns: { first: 100, second: 0 }, wall_effect_ns: -500 }] },
 });
+const made_streams_path = write_made('streams.html', { first: pack_step(make_stream_step()) });
+const streams_path = given_streams ?? made_streams_path;
 
 before(async () => {
   browser = await chromium.launch({ executablePath: browser_path, args: ['--no-sandbox'] });
@@ -416,11 +421,13 @@ test('the theme follows the system and can be turned over', async () => {
 });
 
 test('nothing is wider than the window', async () => {
-  for (const width of [420, 800, 1280, 1920]) {
-    await with_page(page_path, async (tab) => {
-      const wide = await tab.evaluate(() => document.documentElement.scrollWidth);
-      assert.ok(wide <= width, `${wide} of ${width} pixels`);
-    }, { viewport: { width, height: 800 } });
+  for (const path of [page_path, streams_path]) {
+    for (const width of [420, 800, 1280, 1920]) {
+      await with_page(path, async (tab) => {
+        const wide = await tab.evaluate(() => document.documentElement.scrollWidth);
+        assert.ok(wide <= width, `${wide} of ${width} pixels`);
+      }, { viewport: { width, height: 800 } });
+    }
   }
 });
 
@@ -447,5 +454,144 @@ test('two steps are drawn above each other with the same time', async () => {
     ends.forEach((place) => close_to(place, 0, 0.01, 'both end at the right'));
     await tab.locator('#sides button').nth(1).click();
     assert.equal(await tab.evaluate(() => window.gapless_page.page.side), 1);
+  });
+});
+
+// ---- captures of streams ----
+
+function unpacked(data) {
+  return as_streams(unpack_step(data, inflateSync(Buffer.from(data.columns, 'base64'))));
+}
+
+// The step of a page on disk.
+function step_of(path) {
+  const [, text] = readFileSync(path, 'utf8').match(/id="first">(.*?)<\/script>/s);
+  return unpacked(JSON.parse(text));
+}
+
+function sum_of(values) {
+  return values.reduce((sum, value) => sum + value, 0);
+}
+
+test('gaps are when no stream of a device runs anything', () => {
+  const gaps = device_gaps(step_of(made_streams_path));
+  const figures = gaps.map((gap) => [gap.begin, gap.end, gap.before, gap.after, gap.launch]);
+  assert.deepEqual(figures, [[0, 100e3, -1, 0, NaN], [700e3, 800e3, 2, 1, 750e3],
+    [1200e3, 1500e3, 1, 3, 1000e3], [1600e3, 2000e3, 3, -1, NaN]]);
+  assert.ok(gaps.every((gap) => gap.device === 'NPU 0'));
+});
+
+test('gaps of several devices are those of each, or of all where nobody can tell', () => {
+  const step = make_stream_step();
+  const device = (name, idle_ns) => ({ ...step.report.devices[0], device: name, idle_ns });
+  step.report.devices = [device('NPU 0', 1100e3), device('NPU 1', 1700e3)];
+  step.report.partition = { cores: [{ name: 'NPU 0 Stream 7' }, { name: 'NPU 1 Stream 7' }] };
+  const counts = (gaps, name) => gaps.filter((gap) => gap.device === name).length;
+  const apart = device_gaps(unpacked(pack_step(step)));
+  assert.deepEqual([counts(apart, 'NPU 0'), counts(apart, 'NPU 1')], [3, 3]);
+  step.report.devices[1].idle_ns += 1;
+  const together = device_gaps(unpacked(pack_step(step)));
+  assert.deepEqual([together.length, counts(together, undefined)], [4, 4]);
+});
+
+test('the gaps and parts of a page of streams add up to what its report says', () => {
+  const step = step_of(streams_path);
+  const gaps = device_gaps(step);
+  for (const device of step.report.devices) {
+    const own = gaps.filter((gap) => gap.device === device.device);
+    assert.equal(own.length, device.idle_count);
+    assert.equal(sum_of(own.map((gap) => gap.end - gap.begin)), device.idle_ns);
+    assert.equal(sum_of(device_parts(device).map((part) => part.ns)), step.window_ns);
+  }
+  const idle_ns = sum_of(step.bubbles.end.map((end, i) => end - step.bubbles.begin[i]));
+  const busy_ns = sum_of(step.tasks.end.map((end, i) => end - step.tasks.start[i]));
+  assert.equal(busy_ns + idle_ns, step.window_ns * step.cores.length);
+});
+
+test('a page of streams has neither causes nor a path nor cores', async () => {
+  await with_page(streams_path, async (tab) => {
+    const headings = await tab.locator('#cards h2').allTextContents();
+    assert.match(headings[0], /^Where the time of (NPU|GPU|device) ?\d* went$/);
+    assert.deepEqual(headings.slice(1, 4), ['Longest gaps', 'Kernels', 'Spread']);
+    const text = await tab.locator('body').innerText();
+    const words = /\bcores?\b|critical path|replay|what would|on the path|layer|dependency/i;
+    assert.doesNotMatch(text, words);
+    assert.equal(await tab.locator('#toggles button').count(), 0);
+    assert.equal(await tab.locator('#legend .causes').count(), 0);
+    const kinds = await tab.evaluate(() => window.gapless_page.page.timelines[0].rows
+      .map((row) => row.kind));
+    assert.ok(!kinds.includes('path') && kinds.includes('core'));
+    const heads = await tab.locator('.card.kernels th').allTextContents();
+    assert.deepEqual(heads, ['kernel', 'runs', 'time', 'of the step', 'median', 'longest']);
+    await compare_picture(tab, 11);
+  });
+});
+
+test('tiles and parts say what the device did', async () => {
+  await with_page(made_streams_path, async (tab) => {
+    const tiles = await tab.locator('.tile').evaluateAll((all) => all.map((tile) =>
+      [...tile.querySelectorAll('span, strong')].map((one) => one.textContent)));
+    assert.deepEqual(tiles.map(([name, value]) => [name, value]).slice(1), [['computing', '45.0 %'],
+      ['communicating alone', '5.00 %'], ['copying alone', '5.00 %'], ['idle', '45.0 %'],
+      ['kernels', '4'], ['streams', '2']]);
+    assert.equal(tiles[4][2], '2.50 % not launched yet; 4 gaps');
+    const parts = await tab.locator('.devices .part').evaluateAll((all) => all.map((part) =>
+      `${part.querySelector('.label').textContent}: ${part.querySelector('.time').textContent}`));
+    assert.deepEqual(parts, ['computing: 800 µs', 'computing and communicating: 100 µs',
+      'communicating alone: 100 µs', 'copying alone: 100 µs',
+      'idle: next kernel not launched: 50.0 µs', 'idle: next kernel launched: 350 µs',
+      'idle: launch not known: 500 µs']);
+    const streams = await tab.locator('.devices .core').allTextContents();
+    assert.deepEqual(streams, ['Stream 745.0 %', 'Stream 915.0 %']);
+    assert.deepEqual(await tab.locator('#notes li').allTextContents(),
+      ['<b>made</b> up: nothing was measured'], 'what streams never have is no note');
+    assert.match(await tab.locator('.card.kernels tbody tr').first().textContent(),
+      /^matmul2900 µs45\.0 %/);
+  });
+});
+
+test('a gap shows itself and selects the kernel before it', async () => {
+  await with_page(made_streams_path, async (tab) => {
+    const rows = tab.locator('.card.gaps tbody tr');
+    assert.deepEqual(await rows.evaluateAll((all) => all.map((row) =>
+      [...row.cells].map((cell) => cell.textContent).join(' | '))),
+    ['400 µs | 1.600 ms | copy #4 | the end | –',
+      '300 µs | 1.200 ms | matmul #3 | copy #4 | before it',
+      '100 µs | 0 ns | the begin | matmul #1 | –',
+      '100 µs | 700.0 µs | all_reduce #2 | matmul #3 | 50.0 µs into it']);
+    await rows.nth(3).click();
+    const { selection, range } = await state_of(tab);
+    assert.deepEqual(selection, { timeline: 0, kind: 'task', index: 2 });
+    assert.ok(range.begin < 700e3 && range.end > 800e3 && range.end - range.begin < 600e3);
+    assert.match(await tab.locator('#panel').textContent(), /all_reduce.*Stream 9.*start.*end/s);
+    assert.doesNotMatch(await tab.locator('#panel').textContent(), /layer|dispatch|edges/);
+    await rows.nth(2).click();
+    assert.equal((await state_of(tab)).selection.index, 0, 'there is none before the first');
+  });
+});
+
+test('two captures of streams are compared by the time of the device', async () => {
+  const kernel = { name: 'copy', second_name: 'copy', count: { first: 1, second: 1 },
+    run_ns: { first: 100e3, second: 300e3 }, path_ns: { first: 0, second: 0 }, wall_effect_ns: 1 };
+  const path = write_made('streams_diff.html', { first: pack_step(make_stream_step()),
+    second: pack_step(make_stream_step({ copy_ns: 300 })),
+    diff: { verdict: 'B takes 1 ns more (made up): most of it is dependency bubbles (+9 us)',
+      kernels: [kernel], notes: ['A and B: no edges: the critical path is cut', 'A: short'] } });
+  await with_page(path, async (tab) => {
+    const names = await tab.locator('.tile_name').allTextContents();
+    assert.deepEqual(names.slice(3), ['computing', 'communicating alone', 'idle']);
+    assert.equal(await tab.locator('.tile strong').nth(5).textContent(), '45.0 % → 35.0 %');
+    assert.deepEqual(await tab.locator('#diff_cards h2').allTextContents(),
+      ['Kernels, A → B', 'Time of NPU 0, A → B']);
+    const rows = await tab.locator('#diff_cards tbody tr').allTextContents();
+    assert.ok(rows.includes('copy11100 µs300 µs+200 µs'), rows.join('; '));
+    assert.ok(rows.includes('copying alone100 µs300 µs+200 µs'), rows.join('; '));
+    assert.doesNotMatch(await tab.locator('#verdict').textContent(), /bubbles/);
+    const notes = await tab.locator('#notes li').allTextContents();
+    assert.ok(notes.includes('A: short') && !notes.some((note) => note.includes('edges')));
+    assert.deepEqual(await tab.locator('#toggles button').allTextContents(), ['Same length']);
+    await tab.locator('#sides button').nth(1).click();
+    assert.match(await tab.locator('.devices .part', { hasText: 'copying alone' }).textContent(),
+      /300 µs/);
   });
 });

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run_test.sh FOLDER [PAGE [DIFF_PAGE]]: tests the report page in a headless Chromium that
-# playwright-core, fetched into FOLDER, drives. Without pages it makes some up. Exits 77 when there
-# is no browser, no node or no playwright-core (see fetch_playwright). CHROMIUM names another one.
+# run_test.sh FOLDER [PAGE [DIFF_PAGE [STREAMS_PAGE]]]: tests the report page in a headless Chromium
+# that playwright-core, fetched into FOLDER, drives. Without pages it makes some up. Exits 77 when
+# there is no browser, no node or no playwright-core (see fetch_playwright). CHROMIUM names another.
 
 set -eu
 
-folder=${1:?usage: run_test.sh FOLDER [PAGE [DIFF_PAGE]]}
+folder=${1:?usage: run_test.sh FOLDER [PAGE [DIFF_PAGE [STREAMS_PAGE]]]}
 shift
 here=$(cd "$(dirname "$0")" && pwd)
 
