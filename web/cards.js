@@ -12,23 +12,23 @@ import { partition_of } from './page_data.js';
 const kLargestBubbles = 60;
 const kMaxStepBars = 200;
 
-function number_column(title, value, text) {
+export function number_column(title, value, text) {
   return { title, value, text: (row) => text(value(row)), is_number: true };
 }
 
-function kernel_column(page, title = 'kernel') {
+export function kernel_column(page, title = 'kernel') {
   return { title, value: (row) => row.name, swatch: (row) => page.colours.kernel(row.name) };
 }
 
 // Rows of a table that choose a kernel.
-function kernel_clicks(page) {
+export function kernel_clicks(page) {
   return {
     on_click: (row) => page.choose_kernel(row.name),
     is_chosen: (row) => page.chosen_kernel === row.name,
   };
 }
 
-function part_tip(page, part, total_ns, event, title) {
+export function part_tip(page, part, total_ns, event, title) {
   if (!part) {
     page.hide_tip();
     return;
@@ -219,13 +219,13 @@ function bubbles_card(page, timeline) {
 
 // ---- histograms, steps ----
 
-function chart_tip(page, title, value, event) {
+export function chart_tip(page, title, value, event) {
   if (title === null) page.hide_tip();
   else page.show_tip([element('h3', { text: title }), element('p', { text: value })], event);
 }
 
 // Few values have few bins.
-function bins_for(count) {
+export function bins_for(count) {
   return Math.max(8, Math.min(40, Math.ceil(2 * Math.sqrt(count))));
 }
 
@@ -254,7 +254,7 @@ function histograms_card(page, step) {
       on_hover: (range, value, event) => chart_tip(page, range, `${value} idle`, event) }));
 }
 
-function steps_card(page, step) {
+export function steps_card(page, step) {
   const lengths = step.report.step_lengths_ns ?? [];
   if (lengths.length < 2) return null;
   const distance = (length) => Math.abs(length - step.window_ns);
@@ -294,7 +294,7 @@ function layers_card(page, step) {
   }));
 }
 
-function roofline_card(page, step) {
+export function roofline_card(page, step) {
   const rows = step.report.roofline?.kernels ?? [];
   if (rows.length === 0) return null;
   const limits = step.report.roofline;

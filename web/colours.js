@@ -27,6 +27,17 @@ const kCauseColours = {
   'setup': ['#f0c4b8', '#78443b'],
   'imbalance': ['#c3d5d8', '#3a5b62'],
   'drain': ['#e1e2dc', '#4b4b45'],
+  'idle': ['#eceff3', '#20252d'],  // of streams, for which there are no causes
+};
+// What a device with streams does, as stream_data.js names it.
+const kDeviceColours = {
+  'computing': ['#3a6fd8', '#5b8ff0'],
+  'computing and communicating': ['#8159cf', '#9b78e6'],
+  'communicating alone': ['#e8963a', '#f0a54c'],
+  'copying alone': ['#16a08a', '#25b89f'],
+  'idle: next kernel not launched': ['#dd9c8d', '#94564b'],
+  'idle: next kernel launched': ['#ecd49a', '#7d6a35'],
+  'idle: launch not known': ['#cfd4db', '#4a525e'],
 };
 const kPathCauses = {
   'startup': 'startup', 'submit': 'dependency (submit)', 'completion': 'completion',
@@ -73,6 +84,10 @@ export class Colours {
 
   cause(name) {
     return (kCauseColours[name] ?? ['#d8d8d8', '#3d3d3d'])[this.theme === 'light' ? 0 : 1];
+  }
+
+  device_part(name) {
+    return (kDeviceColours[name] ?? kCauseColours.idle)[this.theme === 'light' ? 0 : 1];
   }
 
   path_part(name) {

@@ -4,6 +4,7 @@
 // neighbours, in the panel.
 import { button, element, swatch } from './charts.js';
 import { first_above, format_count, format_ns, neighbours_of, task_times } from './page_data.js';
+import { is_of_streams } from './stream_data.js';
 
 export const kCauseWords = {
   'startup': 'nothing has been dispatched yet',
@@ -17,6 +18,7 @@ export const kCauseWords = {
   'setup': 'the core has the task and has not started it yet',
   'imbalance': 'no task of this kind is left to start, others still run',
   'drain': 'no task of this kind is left at all',
+  'idle': 'nothing runs on this stream; others may run meanwhile',
 };
 
 export const kPartWords = {
@@ -44,9 +46,13 @@ function facts(pairs) {
     [element('dt', { text: name }), element('dd', { text: value })]));
 }
 
-function times_table(tasks, task) {
+// Profilers of streams record three of the times at most, and call the submit a launch.
+function times_table(step, task) {
+  const has_seven = !is_of_streams(step);
+  const times = task_times(step.tasks, task).filter(({ at }) => has_seven || !Number.isNaN(at))
+    .map((time) => (has_seven || time.name !== 'submit' ? time : { ...time, name: 'launch' }));
   return element('table', { class: 'times' }, element('tbody', null,
-    ...task_times(tasks, task).map(({ name, at, since }) => {
+    ...times.map(({ name, at, since }) => {
       const is_recorded = !Number.isNaN(at);
       const sign = since < 0 ? '−' : '+';
       const difference = Number.isNaN(since) ? '' : sign + format_ns(Math.abs(since));
@@ -88,9 +94,11 @@ function describe_task(page, timeline, task, is_panel) {
   const parts = [
     head_of(page.colours.kernel(kernel), kernel, `#${tasks.id[task]}`),
     facts([['runs', format_ns(tasks.end[task] - tasks.start[task], 4)],
-      ['on', step.cores[tasks.core[task]].name], ['layer', String(layer)]]),
-    times_table(tasks, task),
+      ['on', step.cores[tasks.core[task]].name],
+      is_of_streams(step) ? null : ['layer', String(layer)]]),
+    times_table(step, task),
   ];
+  if (is_of_streams(step)) return parts;
   if (!tasks.has_edges) {
     const why = step.edges_left_out ? 'edges are left out of this page' : 'no edges recorded';
     return [...parts, element('p', { class: 'quiet', text: why })];
@@ -115,7 +123,7 @@ function describe_bubble(page, timeline, bubble) {
   const cause = step.causes[bubbles.cause[bubble]];
   const { before, next } = around_bubble(step, bubble);
   return [
-    head_of(page.colours.cause(cause), cause, 'idle'),
+    head_of(page.colours.cause(cause), cause, cause === 'idle' ? null : 'idle'),
     element('p', { class: 'quiet', text: kCauseWords[cause] ?? '' }),
     facts([['idle for', format_ns(bubbles.end[bubble] - bubbles.begin[bubble], 4)],
       ['on', step.cores[bubbles.core[bubble]].name],

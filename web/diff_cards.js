@@ -5,6 +5,7 @@
 import { card, element, make_table } from './charts.js';
 import { kCauseWords } from './details.js';
 import { format_count, format_ns, format_share } from './page_data.js';
+import { device_parts, is_of_streams, worst_device } from './stream_data.js';
 
 // {first, second} of any figure; absent ones are NaN.
 function both(pair) {
@@ -28,7 +29,30 @@ function makespans(diff, steps) {
     second: diff.second?.makespan_ns ?? steps[1].window_ns };
 }
 
+// Notes of what is shown: nothing that is shown of streams needs edges or the times of a scheduler.
+const kNotesOfCores = /\b(no edges|no ready times|no task has a submit time|critical path)\b/;
+
+export function diff_notes(diff, steps) {
+  const notes = diff?.notes ?? [];
+  return steps.every(is_of_streams) ? notes.filter((note) => !kNotesOfCores.test(note)) : notes;
+}
+
+// How much is different, with its evidence in brackets, as it is; what makes up most of it, of the
+// parts of the device's time.
+function stream_verdict(verdict, steps) {
+  const evidence_end = verdict.indexOf(')') + 1;
+  if (evidence_end === 0) return verdict;
+  const rows = device_rows(steps);
+  const whole = rows.reduce((sum, row) => sum + row.effect_ns, 0);
+  const [largest] = rows.sort((a, b) => (b.effect_ns - a.effect_ns) * Math.sign(whole));
+  const head = verdict.slice(0, evidence_end);
+  if (whole === 0) return head;
+  const what = largest.effect_ns / whole >= 0.6 ? 'most of it is' : 'the largest part is';
+  return `${head}; ${what} ${largest.name} (${signed(largest.effect_ns)})`;
+}
+
 export function diff_verdict(diff, steps) {
+  if (diff.verdict && steps.every(is_of_streams)) return stream_verdict(diff.verdict, steps);
   if (diff.verdict) return diff.verdict;
   const { first, second } = makespans(diff, steps);
   const how = second < first ? 'shorter' : 'longer';
@@ -46,10 +70,22 @@ export function diff_tiles(diff, steps) {
   const ratio = diff.ratio?.value ?? lengths.second / lengths.first;
   const interval = diff.ratio?.has_interval
     ? `95 %: ${diff.ratio.low.toFixed(3)} to ${diff.ratio.high.toFixed(3)}` : 'B over A';
-  return [
+  const tiles = [
     pair_tile('step', lengths, format_ns),
     ['difference', signed(lengths.second - lengths.first), change(lengths)],
     ['ratio', Number.isFinite(ratio) ? ratio.toFixed(3) : '–', interval],
+  ];
+  if (steps.every(is_of_streams)) {
+    const devices = steps.map(worst_device);
+    const share_tile = (name, key) => {
+      const [first, second] = devices.map((device) => device[key]);
+      return pair_tile(name, { first: first / devices[0].step_ns,
+        second: second / devices[1].step_ns }, format_share, signed(second - first));
+    };
+    return [...tiles, share_tile('computing', 'compute_ns'),
+      share_tile('communicating alone', 'communication_alone_ns'), share_tile('idle', 'idle_ns')];
+  }
+  return [...tiles,
     pair_tile('busy cores', busy, (value) => value?.toFixed(1) ?? '–',
       `of ${cores.join(' and ')}`),
     pair_tile('overhead', figure((report) => overhead_share(report)),
@@ -81,18 +117,21 @@ function largest_of(rows, read) {
   return Math.max(1, ...rows.map((row) => Math.abs(read(row)) || 0));
 }
 
-function kernels_diff_card(page, rows) {
-  const read = (row) => row.wall_effect_ns;
+// Of streams the effect is the difference of the time itself, for streams are no cores.
+function kernels_diff_card(page, rows, is_streams) {
+  const read = (row) => (is_streams ? both(row.run_ns).second - both(row.run_ns).first
+    : row.wall_effect_ns);
   const name_of = (row) => (row.second_name && row.second_name !== row.name
     ? `${row.name} → ${row.second_name}` : row.name);
-  return card('Kernels, A → B', 'effect: core time over cores', 'wide', make_table({
+  const what = is_streams ? 'time on all streams' : 'effect: core time over cores';
+  return card('Kernels, A → B', what, 'wide', make_table({
     rows, limit: 12, empty: 'No kernel ran.', memory: page.memory_of('kernels diff'),
     columns: [
       { title: 'kernel', value: name_of, swatch: (row) => page.colours.kernel(row.name) },
       ...pair_columns('runs', (row) => row.count, format_count),
-      ...pair_columns('core time', (row) => row.run_ns, format_ns),
-      ...pair_columns('on the path', (row) => row.path_ns, format_ns),
-      effect_column('effect', read, largest_of(rows, read)),
+      ...pair_columns(is_streams ? 'time' : 'core time', (row) => row.run_ns, format_ns),
+      ...(is_streams ? [] : pair_columns('on the path', (row) => row.path_ns, format_ns)),
+      effect_column(is_streams ? 'difference' : 'effect', read, largest_of(rows, read)),
     ],
     on_click: (row) => page.choose_kernel(row.name,
       [...(row.first_names ?? []), ...(row.second_names ?? [])]),
@@ -115,6 +154,29 @@ function causes_diff_card(page, rows) {
   }));
 }
 
+// The parts of the time of the device that computes least on either side.
+function device_rows(steps) {
+  const [first, second] = steps.map((step) => device_parts(worst_device(step)));
+  return first.map(({ label, ns }, i) => ({ name: label, ns: { first: ns, second: second[i].ns },
+    effect_ns: second[i].ns - ns }));
+}
+
+function devices_diff_card(page, steps) {
+  const rows = device_rows(steps).filter((row) => row.ns.first !== 0 || row.ns.second !== 0);
+  const read = (row) => row.effect_ns;
+  const names = new Set(steps.map((step) => worst_device(step).device));
+  const title = `Time of ${Array.from(names).join(' → ')}, A → B`;
+  return card(title, null, 'narrow', make_table({
+    rows, limit: 12, memory: page.memory_of('devices diff'),
+    columns: [
+      { title: 'part', value: (row) => row.name,
+        swatch: (row) => page.colours.device_part(row.name) },
+      ...pair_columns('time', (row) => row.ns, format_ns),
+      effect_column('difference', read, largest_of(rows, read)),
+    ],
+  }));
+}
+
 function path_diff_card(page, rows) {
   const read = (row) => row.ns.second - row.ns.first;
   return card('Critical path, A → B', null, '', make_table({
@@ -128,15 +190,19 @@ function path_diff_card(page, rows) {
   }));
 }
 
-function focus_card(focus) {
-  const rows = [['core time', 'run_ns'], ['in which one of them ran', 'union_ns'],
+const kFocusOfCores = ['path_ns', 'idle_ns'];  // mean nothing for streams
+
+function focus_card(focus, is_streams) {
+  const rows = [[is_streams ? 'time on all streams' : 'core time', 'run_ns'],
+    ['in which one of them ran', 'union_ns'],
     ['of that, nothing else ran', 'exposed_ns'], ['of that, hidden', 'hidden_ns'],
     ['on the path', 'path_ns'], ['from first start to last end', 'extent_ns'],
     ['other kernels meanwhile', 'other_run_ns'], ['idle meanwhile', 'idle_ns']]
+    .filter(([, key]) => !is_streams || !kFocusOfCores.includes(key))
     .map(([name, key]) => ({ name, times: { first: focus.first?.[key],
       second: focus.second?.[key] } }));
   const read = (row) => both(row.times).second - both(row.times).first;
-  const sentence = Number.isFinite(focus.filled_ns)
+  const sentence = Number.isFinite(focus.filled_ns) && !is_streams
     ? `Of the idle time a core had among them, ${format_ns(focus.filled_ns)} is filled by other ` +
       `kernels now and ${format_ns(focus.gone_ns)} is gone.` : null;
   return card(`Focus: ${focus.name}`, (focus.kernels ?? []).join(', '), 'wide', make_table({
@@ -171,9 +237,13 @@ function part_rows(diff, steps) {
 
 export function diff_cards(page, diff, steps) {
   const is_there = (row) => row.ns.first !== 0 || row.ns.second !== 0;
-  return [kernels_diff_card(page, diff.kernels ?? []),
+  if (steps.every(is_of_streams)) {
+    return [kernels_diff_card(page, diff.kernels ?? [], true), devices_diff_card(page, steps),
+      ...(diff.focuses ?? []).map((focus) => focus_card(focus, true))];
+  }
+  return [kernels_diff_card(page, diff.kernels ?? [], false),
     element('div', { class: 'narrow column' },
       causes_diff_card(page, cause_rows(diff, steps).filter(is_there)),
       path_diff_card(page, part_rows(diff, steps).filter(is_there))),
-    ...(diff.focuses ?? []).map(focus_card)];
+    ...(diff.focuses ?? []).map((focus) => focus_card(focus, false))];
 }

@@ -6,7 +6,9 @@ import { Colours } from './colours.js';
 import { button, element, swatch } from './charts.js';
 import { make_cards } from './cards.js';
 import { describe_item, kCauseWords } from './details.js';
-import { diff_cards, diff_tiles, diff_verdict } from './diff_cards.js';
+import { diff_cards, diff_notes, diff_tiles, diff_verdict } from './diff_cards.js';
+import { make_stream_cards, stream_tiles } from './stream_cards.js';
+import { as_streams, is_of_streams } from './stream_data.js';
 import { clamp_range, format_count, format_ns, format_share, inflate_base64 } from './page_data.js';
 import { match_tasks, once, pan_range, split_sentence, unpack_step } from './page_data.js';
 import { zoom_range } from './page_data.js';
@@ -26,7 +28,7 @@ function by_id(id) {
 
 async function read_step(id) {
   const data = JSON.parse(by_id(id).textContent);
-  return unpack_step(data, await inflate_base64(data.columns));
+  return as_streams(unpack_step(data, await inflate_base64(data.columns)));
 }
 
 function stored_theme() {
@@ -43,6 +45,7 @@ class ReportPage {
     Object.assign(this, { show_bubbles: true, show_path: true, show_edges: true });
     Object.assign(this, { is_scaled: false, row_scale: 1, query: '', match_count: 0 });
     this.memories = new Map();
+    this.is_of_streams = steps.every(is_of_streams);
     this.window_ns = Math.max(1, ...steps.map((step) => step.window_ns));
     this.range = { begin: 0, end: this.window_ns };
     this.system_theme = matchMedia('(prefers-color-scheme: dark)');
@@ -99,6 +102,7 @@ class ReportPage {
     const [head, rest] = split_sentence(text);
     by_id('verdict').replaceChildren(element('b', { text: head }), element('span', { text: rest }));
     const tiles = this.diff ? diff_tiles(this.diff, this.steps) : this.tiles_of(this.steps[0]);
+    by_id('tiles').style.setProperty('--tiles', tiles.length);
     by_id('tiles').replaceChildren(...tiles.map(([name, value, note, share]) =>
       element('div', { class: 'tile' }, element('span', { class: 'tile_name', text: name }),
         element('strong', { text: value, class: value.length > 11 ? 'long' : null }),
@@ -106,13 +110,14 @@ class ReportPage {
         Number.isFinite(share) ? element('i', { class: 'meter',
           style: { '--share': Math.max(0, Math.min(1, share)) } }) : null)));
     const notes = this.steps.flatMap((step) => this.notes_of(step));
-    notes.push(...(this.diff?.notes ?? []));
+    notes.push(...diff_notes(this.diff, this.steps));
     by_id('notes').hidden = notes.length === 0;
     by_id('notes').replaceChildren(...Array.from(new Set(notes), (note) =>
       element('li', { text: note })));
   }
 
   tiles_of(step) {
+    if (is_of_streams(step)) return stream_tiles(step);
     const { report } = step;
     const lengths = report.step_lengths_ns ?? [];
     const spread = `${format_ns(lengths[0])} to ${format_ns(lengths[lengths.length - 1])}`;
@@ -142,7 +147,10 @@ class ReportPage {
 
   notes_of(step) {
     const notes = [...(step.report.notes ?? [])];
-    for (const finding of step.report.quality?.findings ?? []) {
+    // Streams have neither edges nor seven times, and nothing here needs them: of the findings
+    // those that matter are among the notes.
+    const findings = is_of_streams(step) ? [] : step.report.quality?.findings ?? [];
+    for (const finding of findings) {
       if (finding.level !== 'fine' && !notes.includes(finding.text)) notes.push(finding.text);
     }
     if (step.edges_left_out > 0) {
@@ -157,9 +165,10 @@ class ReportPage {
   // ---- tools above the timeline ----
 
   fill_tools() {
-    const toggles = [['show_bubbles', 'Idle by cause'], ['show_path', 'Critical path'],
-      ['show_edges', 'Edges']];
+    const toggles = this.is_of_streams ? [] : [['show_bubbles', 'Idle by cause'],
+      ['show_path', 'Critical path'], ['show_edges', 'Edges']];
     if (this.steps.length > 1) toggles.push(['is_scaled', 'Same length']);
+    by_id('toggles').hidden = toggles.length === 0;
     by_id('toggles').replaceChildren(...toggles.map(([name, text]) => {
       const made = button(text, text, () => {
         this[name] = !this[name];
@@ -175,6 +184,7 @@ class ReportPage {
       button('↕', 'Higher lanes ([ and ])', () =>
         this.scale_rows(this.row_scale > 3 ? 1 / this.row_scale : 1.5)));
     const search = by_id('search');
+    if (this.is_of_streams) search.placeholder = 'Search kernel, #id, stream';
     search.addEventListener('input', () => {
       this.query = search.value;
       this.filter();
@@ -187,7 +197,8 @@ class ReportPage {
 
   fill_legend() {
     const kernels = this.colours.ranked_kernels;
-    const used = new Set(this.steps.flatMap((step) =>
+    const with_causes = this.steps.filter((step) => !is_of_streams(step));
+    const used = new Set(with_causes.flatMap((step) =>
       once(step, 'causes', () => Array.from(new Set(step.bubbles.cause))
         .map((cause) => step.causes[cause]))));
     const chip = (name, colour, is_on, title, on_click) => {
@@ -201,10 +212,11 @@ class ReportPage {
         chip(name, this.colours.kernel(name), this.chosen_kernel === name, 'Show this kernel alone',
           () => this.choose_kernel(name))),
       more > 0 ? element('span', { class: 'quiet', text: `and ${more} more kernels` }) : null),
-      element('div', { class: 'chips causes' }, element('span', { class: 'quiet', text: 'idle' }),
-        ...this.steps[0].causes.filter((name) => used.has(name)).map((name) =>
+      ...with_causes.slice(0, 1).map((step) => element('div', { class: 'chips causes' },
+        element('span', { class: 'quiet', text: 'idle' }),
+        ...step.causes.filter((name) => used.has(name)).map((name) =>
           chip(name, this.colours.cause(name), this.chosen_cause === name, kCauseWords[name],
-            () => this.choose_cause(name)))));
+            () => this.choose_cause(name))))));
   }
 
   // Everything that depends on what is chosen, or on the theme.
@@ -214,7 +226,9 @@ class ReportPage {
       by_id('diff_cards').replaceChildren(...diff_cards(this, this.diff, this.steps));
       this.fill_sides();
     }
-    by_id('cards').replaceChildren(...make_cards(this, this.timelines[this.side]));
+    const shown = this.timelines[this.side];
+    by_id('cards').replaceChildren(...(is_of_streams(shown.step) ? make_stream_cards(this, shown)
+      : make_cards(this, shown)));
     this.filter();
   }
 
@@ -288,7 +302,16 @@ class ReportPage {
   }
 
   zoom_to(timeline, item) {
-    const { begin, end } = this.item_times(timeline, item);
+    this.show_times(this.item_times(timeline, item));
+  }
+
+  // Of a stretch of time in the step of the timeline.
+  zoom_to_times(timeline, { begin, end }) {
+    const scale = timeline.time_scale();
+    this.show_times({ begin: begin / scale, end: end / scale });
+  }
+
+  show_times({ begin, end }) {
     const margin = Math.max(10, (end - begin) * 1.5);
     this.set_range(clamp_range(begin - margin, end + margin, this.window_ns));
   }
@@ -304,6 +327,10 @@ class ReportPage {
       const middle = (begin + end) / 2;
       this.set_range(clamp_range(middle - kept / 2, middle + kept / 2, this.window_ns));
     }
+    this.bring_into_view(timeline, item);
+  }
+
+  bring_into_view(timeline, item) {
     timeline.scroll_to(item);
     by_id('stage').scrollIntoView({ block: 'nearest' });
   }
@@ -369,8 +396,9 @@ class ReportPage {
       timeline.invalidate();
     }
     const is_filtered = this.timelines[0].matches !== null;
+    const noun = this.is_of_streams ? 'kernel' : 'task';
     by_id('matches').textContent = is_filtered
-      ? `${format_count(this.match_count)} ${this.match_count === 1 ? 'task' : 'tasks'}` : '';
+      ? `${format_count(this.match_count)} ${noun}${this.match_count === 1 ? '' : 's'}` : '';
   }
 
   // The next or previous match by start, in the timeline of the selection.

@@ -8,6 +8,7 @@
 import { mix, rgb_of } from './colours.js';
 import { RowPainter, first_above, item_at, level_for, match_level } from './page_data.js';
 import { once, paint_items, paint_level, partition_of } from './page_data.js';
+import { is_of_streams } from './stream_data.js';
 import { listen_to } from './timeline_input.js';
 import { draw_axis, draw_cursor, draw_edges, draw_overview, draw_path } from './timeline_layers.js';
 import { kAxis, kFont, kGutter, kOverview, kPathHeight } from './timeline_layers.js';
@@ -32,11 +33,13 @@ export class Timeline {
     Object.assign(this, { root, step, page, matches: null, selected: null, hovered: null });
     Object.assign(this, { pointer_x: null, frame_ms: 0, frame_count: 0, is_base_stale: true });
     Object.assign(this, { is_requested: false, overview_image: null, rows: [], max_height: 400 });
-    this.overview = canvas_of(root, 'overview', 'busy cores over the whole step');
+    this.noun = is_of_streams(step) ? 'stream' : 'core';
+    this.overview = canvas_of(root, 'overview', `busy ${this.noun}s over the whole step`);
     this.scroller = document.createElement('div');
     this.scroller.className = 'scroller';
     root.append(this.scroller);
-    this.canvas = canvas_of(this.scroller, 'plot', `timeline of ${step.cores.length} cores`);
+    const label = `timeline of ${step.cores.length} ${this.noun}s`;
+    this.canvas = canvas_of(this.scroller, 'plot', label);
     this.spacer = document.createElement('div');
     this.scroller.append(this.spacer);
     this.gutter = kGutter;
@@ -124,10 +127,11 @@ export class Timeline {
   }
 
   group_label(kind, cores) {
+    const noun = cores.length === 1 ? this.noun : `${this.noun}s`;
+    if (is_of_streams(this.step)) return `${cores.length} ${noun}`;
     const { busy_ns } = once(this.step, 'partition', () => partition_of(this.step));
     const busy = cores.reduce((sum, core) => sum + busy_ns[core], 0);
     const average = busy / Math.max(1, this.step.window_ns);
-    const noun = cores.length === 1 ? 'core' : 'cores';
     return `${kind}   ${average.toFixed(1)} of ${cores.length} ${noun} busy`;
   }
 

@@ -216,7 +216,7 @@ export function make_overview(timeline) {
   context.textBaseline = 'middle';
   context.fillStyle = surface.quiet;
   context.fillText(`${highest}`, kGutter - 8, 8);
-  context.fillText('busy cores', kGutter - 8, kOverview / 2);
+  context.fillText(`busy ${timeline.noun}s`, kGutter - 8, kOverview / 2);
   context.fillText('0', kGutter - 8, kOverview - 8);
   return image;
 }

@@ -7,16 +7,14 @@
 #include <map>
 #include <utility>
 
-#include "trace/capture_table.h"
+#include "trace/capture_trace.h"
 
 namespace gapless {
 namespace {
 
 enum class Activity : uint8_t { kCompute, kCommunication, kCopy };
 
-Activity activity_of(const Trace& trace, uint32_t kernel) {
-  if (kernel == kNoIndex) return Activity::kCompute;
-  const KernelKind kind = named_kernel_kind(trace.names[kernel]);
+Activity activity_of(KernelKind kind) {
   if (kind == KernelKind::kCollective) return Activity::kCommunication;
   return kind == KernelKind::kCopy ? Activity::kCopy : Activity::kCompute;
 }
@@ -30,8 +28,8 @@ struct Moment {
 
 class DeviceSweep {
  public:
-  DeviceSweep(const Trace& trace, const StepTasks& tasks, uint32_t device)
-      : trace_(trace), tasks_(tasks) {
+  DeviceSweep(const KernelKinds& kinds, const StepTasks& tasks, uint32_t device)
+      : kinds_(kinds), tasks_(tasks) {
     time_.device = device;
     time_.window_ns = tasks.window_ns();
   }
@@ -50,7 +48,7 @@ class DeviceSweep {
   void account_idle(const DeviceGap& gap);
   void find_next(size_t moment, DeviceGap& gap) const;
 
-  const Trace& trace_;
+  const KernelKinds& kinds_;
   const StepTasks& tasks_;
   std::vector<Moment> moments_;
   std::array<uint32_t, 3> running_ = {};  // by Activity
@@ -118,7 +116,7 @@ DeviceTime DeviceSweep::sweep() {
     at_ns = moment.time_ns;
     if (!moment.is_begin) ended = moment.task;
     uint32_t& running =
-        running_[static_cast<size_t>(activity_of(trace_, tasks_.kernel(moment.task)))];
+        running_[static_cast<size_t>(activity_of(kinds_.of(tasks_.kernel(moment.task))))];
     running = moment.is_begin ? running + 1 : running - 1;
     count = moment.is_begin ? count + 1 : count - 1;
   }
@@ -135,9 +133,10 @@ std::vector<DeviceTime> device_times(const Trace& trace, const StepTasks& tasks)
     const auto [entry, is_new] = has_streams_alone.try_emplace(lane.device, true);
     entry->second = entry->second && lane.kind == LaneKind::kStream;
   }
+  const KernelKinds kinds(trace);
   std::map<uint32_t, DeviceSweep> sweeps;
   for (const auto& [device, is_streams] : has_streams_alone) {
-    if (is_streams) sweeps.try_emplace(device, trace, tasks, device);
+    if (is_streams) sweeps.try_emplace(device, kinds, tasks, device);
   }
   for (uint32_t task = 0; task < tasks.task_count(); ++task) {
     const auto sweep = sweeps.find(trace.lanes[tasks.lane(tasks.core(task))].device);

@@ -45,7 +45,7 @@ struct DeviceTime {
 };
 
 // One for each device of which all cores in `tasks` are streams, in the order of the devices.
-// Collectives and copies are known by their names.
+// Collectives and copies are those of KernelKinds.
 std::vector<DeviceTime> device_times(const Trace& trace, const StepTasks& tasks);
 
 }  // namespace gapless

@@ -71,6 +71,17 @@ TEST(DeviceTime, TakesEachDeviceForItself) {
   EXPECT_EQ(times[1].idle_ns, 5);
 }
 
+// Names mislead: at level 0 a collective's kernel is "AivKernel", and MemSet computes on an NPU.
+TEST(DeviceTime, KnowsCollectivesByTheirRowsNotByTheirNames) {
+  const std::vector<DeviceTime> times =
+      times_of(table_of({{0, 10, 37, KernelKind::kFragment, 0, "AivKernel"},
+                         {10, 5, 148, KernelKind::kCompute, 0, "MemSet"}}),
+               {0, 15});
+  ASSERT_EQ(times.size(), 1u);
+  EXPECT_EQ(times[0].communication_alone_ns, 10);
+  EXPECT_EQ(times[0].compute_ns, 5);
+}
+
 TEST(DeviceTime, LeavesDevicesWithCoresAlone) {
   TraceBuilder builder("test");
   builder.add_device({"host", 0});

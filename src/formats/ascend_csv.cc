@@ -160,6 +160,14 @@ Result<void> finish(CaptureTable& table, const AscendCsvReader& reader,
     add_finding(table, Severity::kWarning, "no-rows", 1,
                 fmt::format("{}: a header and no rows", table.sources.front().path));
   }
+  const uint64_t tail_count = events.count_of(RowEvent::kTailIgnored);
+  if (table.size() > 1 && tail_count == table.size()) {
+    return fail(
+        ErrorCode::kInvalidInput,
+        "{}: each of its {} rows has more cells than the header has columns: the numbers in "
+        "it may have decimal commas",
+        table.sources.front().path, tail_count);
+  }
   table.types_derived = table.derived_type_count > 0;
   put_in_order(table, reader, options.keep_duplicates);
   events.report(table);

@@ -397,5 +397,16 @@ TEST(AscendCsv, GivesExactSums) {
   EXPECT_EQ(kernel_sums(table)[0].duration_ns, 231290000);
 }
 
+// Row 13: decimal commas without quotes make two cells of one.
+TEST(AscendCsv, RefusesATableWhoseRowsAllHaveMoreCells) {
+  const std::string text =
+      "Name,Type,Start Time(us),Duration(us)\na,A,1000,250,5,125\nb,B,2000,250,6,125\n";
+  const Result<CaptureTable> table = read_ascend_csv(
+      InputStream::from_memory(std::as_bytes(std::span(text.data(), text.size())), "commas.csv"));
+  ASSERT_FALSE(table.has_value());
+  EXPECT_NE(table.error().message.find("decimal commas"), std::string::npos)
+      << table.error().message;
+}
+
 }  // namespace
 }  // namespace gapless

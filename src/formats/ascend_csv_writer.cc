@@ -317,7 +317,11 @@ void RowWriter::append_cell(const WrittenCell& cell, uint32_t row) {
       append_text(options_.has_types ? table_.type[row] : kNoIndex);
       break;
     case Column::kCore:
-      append_text(options_.has_types || is_collective(row) ? table_.core[row] : kNoIndex);
+      if (is_collective(row) && table_.core[row] == kNoIndex) {
+        line_ += "COMMUNICATION";  // what makes it a collective for those who read this
+      } else {
+        append_text(options_.has_types || is_collective(row) ? table_.core[row] : kNoIndex);
+      }
       break;
     case Column::kStart:
       append_start(table_.start_ns[row]);

@@ -299,5 +299,21 @@ TEST(AscendCsvWriter, WritesWhatTheReaderReads) {
   }
 }
 
+TEST(AscendCsvWriter, MakesNothingUpOfWhatWasMeasured) {
+  CaptureTable table = small_table();
+  table.core.assign(table.size(), kNoIndex);
+  const TemporaryDirectory directory;
+  const std::string path = directory.path("measured.csv");
+  ASSERT_TRUE(write_ascend_csv(table, path, {.has_counters = false, .makes_up_cells = false}));
+  const std::string text = *read_text_file(path);
+  EXPECT_EQ(text.find("DT_"), std::string::npos);
+  EXPECT_EQ(text.find("dynamic"), std::string::npos);
+  EXPECT_NE(text.find("16,5120;5120,768"), std::string::npos);
+  const std::vector<std::string> paths = {path};
+  const Result<CaptureTable> back = read_ascend_csv(paths);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->kind, table.kind) << "collectives are still known as such";
+}
+
 }  // namespace
 }  // namespace gapless

@@ -3,6 +3,7 @@
 #include "formats/ascend_folder.h"
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -183,11 +184,39 @@ std::optional<CaptureTable> read_timelines(const std::vector<std::string>& paths
   return whole;
 }
 
+// The number in "op_summary_slice_3_20261116.csv"; nothing: it is no slice.
+std::optional<uint32_t> slice_number(std::string_view path) {
+  constexpr std::string_view kSlice = "_slice_";
+  const size_t begin = path.rfind(kSlice);
+  if (begin == std::string_view::npos) return std::nullopt;
+  const char* first = path.data() + begin + kSlice.size();
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(first, path.data() + path.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  return number;
+}
+
+// Slices are numbered from 0 without gaps: what a missing one held lies within some pass.
+void report_missing_slices(const AscendFolder& folder, std::vector<Finding>& findings) {
+  std::set<uint32_t> numbers;
+  for (const std::string& path : folder.tables) {
+    if (const std::optional<uint32_t> number = slice_number(path)) numbers.insert(*number);
+  }
+  if (numbers.empty() || *numbers.rbegin() + uint64_t{1} == numbers.size()) return;
+  const uint64_t missing = *numbers.rbegin() + uint64_t{1} - numbers.size();
+  findings.push_back({Severity::kWarning, "slices-missing",
+                      fmt::format("{}: {} of the slices 0 to {} are not there: passes beside the "
+                                  "gaps are not whole, whatever they look like",
+                                  folder.path, missing, *numbers.rbegin()),
+                      kNoIndex, missing});
+}
+
 // Nothing: no source has kernels; `findings` say why.
 std::optional<CaptureTable> read_best_source(const AscendFolder& folder,
                                              const CaptureReadOptions& options,
                                              std::vector<Finding>& findings) {
   std::optional<CaptureTable> table = read_tables(folder.tables, options, findings);
+  report_missing_slices(folder, findings);
   if (table && table->size() == 0) {
     findings.insert(findings.end(), table->findings.begin(), table->findings.end());
     table.reset();
@@ -297,8 +326,12 @@ void compare_ranks(const std::vector<RankTable>& ranks, std::vector<Finding>& fi
 Result<CaptureTable> join_ranks(std::vector<RankTable> ranks, std::vector<Finding> findings,
                                 const std::string& path) {
   if (ranks.empty()) {
-    return fail(ErrorCode::kInvalidInput, "{}: no source of kernels can be read{}{}", path,
-                findings.empty() ? "" : ": ", findings.empty() ? "" : findings.front().text);
+    std::string reasons;
+    for (const Finding& finding : findings) {
+      if (finding.code == "source-unread")
+        reasons += (reasons.empty() ? ": " : "; ") + finding.text;
+    }
+    return fail(ErrorCode::kInvalidInput, "{}: no source of kernels can be read{}", path, reasons);
   }
   number_devices(ranks);
   uint64_t row_count = 0;

@@ -315,6 +315,16 @@ TEST(AscendFolder, TriesTheNextSourceWhereOneCannotBeRead) {
   EXPECT_EQ(finding_count(from_database.findings, "source-unread"), 1u);
 }
 
+TEST(AscendFolder, SaysWhyNoSourceCanBeRead) {
+  const ProfilerFolder folder;
+  folder.write("w_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv", "");
+  folder.write("w_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json", "[]");
+  const Result<CaptureTable> table = read_ascend_folder(folder.path());
+  ASSERT_FALSE(table.has_value());
+  EXPECT_NE(table.error().message.find("kernel_details.csv"), std::string::npos)
+      << table.error().message;
+}
+
 TEST(AscendFolder, JoinsAnalysisDatabasesWhereThereIsNoJson) {
   const ProfilerFolder folder;
   folder.write_rank("w_ascend_pt", "0");
@@ -328,6 +338,21 @@ TEST(AscendFolder, JoinsAnalysisDatabasesWhereThereIsNoJson) {
   EXPECT_EQ(table.transit_ns[1], 1000);
   EXPECT_EQ(table.wait_ns[4], kAbsent);
   EXPECT_EQ(finding_count(table.findings, "communication-joined"), 1u);
+}
+
+TEST(AscendFolder, SaysThatSlicesAreMissing) {
+  const ProfilerFolder folder;
+  const std::string output = "PROF_000001_20261116_ABC/mindstudio_profiler_output/";
+  for (const int slice : {0, 2, 3}) {
+    folder.write(output + "op_summary_slice_" + std::to_string(slice) + "_20261116.csv",
+                 ascend_text("H8", {{.start = std::to_string(1000 + 100 * slice) + ".000\t"}}));
+  }
+  const CaptureTable table = read_folder(folder.path());
+  EXPECT_EQ(table.size(), 3u);
+  EXPECT_EQ(finding_count(table.findings, "slices-missing"), 1u);
+  folder.write(output + "op_summary_slice_1_20261116.csv",
+               ascend_text("H8", {{.start = "1100.000\t"}}));
+  EXPECT_EQ(finding_count(read_folder(folder.path()).findings, "slices-missing"), 0u);
 }
 
 TEST(AscendFolder, ReadsOtherSlicesWhenOneIsDamaged) {

@@ -68,7 +68,13 @@ Result<CaptureTable> read_capture(std::span<const std::string> paths,
           "read as several files of one capture",
           path, info_of(format).name);
     }
-    return read_csv(paths, options);
+    CaptureTable table = GAPLESS_TRY(read_csv(paths, options));
+    for (const Finding& finding : table.findings) {
+      if (finding.code == "files-overlap") {
+        return fail(ErrorCode::kInvalidInput, "{}", finding.text);
+      }
+    }
+    return table;
   }
   const std::string& path = paths.front();
   const Format format = GAPLESS_TRY(detect_format(path));

@@ -132,15 +132,55 @@ void JsonKernelEvents::report_losses() {
   }
 }
 
-void finish_kernel_order(CaptureTable& table) {
+namespace {
+
+bool is_same_event(const CaptureTable& table, uint32_t a, uint32_t b) {
+  return table.device[a] == table.device[b] && table.start_ns[a] == table.start_ns[b] &&
+         table.duration_ns[a] == table.duration_ns[b] && table.stream[a] == table.stream[b] &&
+         table.task[a] == table.task[b] && table.name[a] == table.name[b];
+}
+
+// Rows that are there twice come from files that were put together. Equal ones start together, but
+// others that start there too may lie between.
+uint64_t drop_repeated_events(const CaptureTable& table, std::vector<uint32_t>& rows) {
+  std::vector<uint32_t> kept;
+  kept.reserve(rows.size());
+  for (const uint32_t row : rows) {
+    bool is_repeated = false;
+    for (size_t i = kept.size(); i > 0 && !is_repeated; --i) {
+      const uint32_t other = kept[i - 1];
+      if (table.device[other] != table.device[row]) break;
+      if (table.start_ns[other] != table.start_ns[row]) break;
+      is_repeated = is_same_event(table, other, row);
+    }
+    if (!is_repeated) kept.push_back(row);
+  }
+  const uint64_t count = rows.size() - kept.size();
+  rows = std::move(kept);
+  return count;
+}
+
+}  // namespace
+
+void finish_kernel_order(CaptureTable& table, bool drops_repeated) {
   std::map<int32_t, int64_t> latest_ns;
   for (size_t row = 0; row < table.size(); ++row) {
     const auto [latest, is_first] = latest_ns.emplace(table.device[row], table.start_ns[row]);
     if (!is_first && table.start_ns[row] < latest->second) ++table.order_break_count;
     latest->second = table.start_ns[row];
   }
-  const std::vector<uint32_t> order = rows_in_order(table);
-  if (!std::is_sorted(order.begin(), order.end())) keep_rows(table, order);
+  std::vector<uint32_t> order = rows_in_order(table);
+  const uint64_t repeated_count = drops_repeated ? drop_repeated_events(table, order) : 0;
+  if (repeated_count > 0 || !std::is_sorted(order.begin(), order.end())) keep_rows(table, order);
+  if (repeated_count > 0) {
+    table.dropped_count += repeated_count;
+    table.findings.push_back(
+        {Severity::kWarning, "duplicate-rows",
+         fmt::format("{} kernels are there twice: same device, stream, launch, start, duration and "
+                     "name; one of each is kept",
+                     repeated_count),
+         kNoIndex, repeated_count});
+  }
   leave_out_late_launches(table);
   std::stable_sort(table.host.begin(), table.host.end(),
                    [](const HostSpan& a, const HostSpan& b) { return a.begin_ns < b.begin_ns; });

@@ -82,6 +82,6 @@ class JsonKernelEvents {
 };
 
 // Puts rows in order and counts where the file was not, sorts the host's spans.
-void finish_kernel_order(CaptureTable& table);
+void finish_kernel_order(CaptureTable& table, bool drops_repeated);
 
 }  // namespace gapless

@@ -173,7 +173,7 @@ void JsonKernelReader::finish() {
   const bool is_ascend = ascend_.row_count() > kineto_.row_count();
   table_.format = is_ascend ? "ascend-json" : "kineto-json";
   table_.device_word = is_ascend ? "NPU" : "GPU";
-  finish_kernel_order(table_);
+  finish_kernel_order(table_, true);
   KernelSource source;
   source.path = input_.name();
   source.row_count = table_.size() + table_.dropped_count;

@@ -61,6 +61,14 @@ TEST(KinetoKernels, GivesAllKernelsOfAGraphTheLaunchOfTheGraph) {
   EXPECT_EQ(count_of(table, "graph-launches"), 4u);
 }
 
+TEST(KinetoKernels, DropsEventsThatAreThereTwice) {
+  const std::string event = kineto_kernel("gemm", 10, 8);
+  const std::string other = kineto_kernel("gemm", 10, 9);
+  const CaptureTable table = json_table(bare_list(event + "," + other + "," + event));
+  EXPECT_EQ(table.size(), 2u) << "another launch is another kernel";
+  EXPECT_EQ(count_of(table, "duplicate-rows"), 1u);
+}
+
 TEST(KinetoKernels, TakesTheEarlierOfRuntimeAndDriverCall) {
   const std::string events = R"(
     {"ph": "X", "cat": "cuda_driver", "name": "cuLaunchKernel", "ts": 6, "dur": 1,

@@ -447,7 +447,7 @@ Result<CaptureTable> RocprofReader::read() {
   table_.format = "rocprof-json";
   table_.device_word = "GPU";
   report();
-  finish_kernel_order(table_);
+  finish_kernel_order(table_, false);
   KernelSource source;
   source.path = input_.name();
   source.row_count = table_.size() + table_.dropped_count;

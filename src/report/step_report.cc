@@ -48,14 +48,14 @@ Result<std::vector<TimeRange>> windows_of(const Trace& trace, const std::string&
 
 int64_t length_of(const TimeRange& window) { return window.end_ns - window.begin_ns; }
 
-// The index of the window whose length is the median.
+// The index of the window whose length is the median; of an even number the smaller of the two.
 size_t median_window(const std::vector<TimeRange>& windows) {
   std::vector<size_t> order(windows.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return length_of(windows[a]) < length_of(windows[b]);
   });
-  return order[order.size() / 2];
+  return order[(order.size() - 1) / 2];
 }
 
 // Workers of devices on which nothing ever ran stood by, as those of other devices of the process;

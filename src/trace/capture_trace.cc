@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <queue>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -20,6 +21,16 @@
 
 namespace gapless {
 namespace {
+
+// Properties: names of kernels, each with a semicolon behind it.
+constexpr std::string_view kCollectivesKey = "capture.collectives";
+constexpr std::string_view kCopiesKey = "capture.copies";
+// Names of lanes.
+constexpr std::string_view kCommunicationLane = "Communication";
+constexpr std::string_view kUnknownLane = "Kernels";
+constexpr std::string_view kEchoLane = "Collectives";
+constexpr std::string_view kWrappersLane = "Wrappers";
+constexpr std::string_view kWrappersEnd = " wrappers";
 
 // The lanes of one stream. Rows come in the order of their start, so that a lane whose row has
 // ended is free for good: the free one with the smallest number is taken.
@@ -74,6 +85,7 @@ class KernelTraceMaker {
   void add_host();
   void add_steps();
   void add_findings();
+  void add_kinds();
 
   const CaptureTable& table_;
   const CollectiveRows collectives_;
@@ -120,15 +132,16 @@ std::string KernelTraceMaker::lane_name(const Key& key) {
     case Group::kStream:
       return fmt::format("Stream {}", stream);
     case Group::kUnknownStream:
-      return "Kernels";
+      return std::string(kUnknownLane);
     case Group::kCommunication:
-      return "Communication";
+      return std::string(kCommunicationLane);
     case Group::kEcho:
-      return "Collectives";
+      return std::string(kEchoLane);
     case Group::kWrappers:
       break;
   }
-  return stream == CaptureTable::kNoStream ? "Wrappers" : fmt::format("Stream {} wrappers", stream);
+  return stream == CaptureTable::kNoStream ? std::string(kWrappersLane)
+                                           : fmt::format("Stream {}{}", stream, kWrappersEnd);
 }
 
 uint32_t KernelTraceMaker::add_lane(const Key& key, size_t place) {
@@ -232,6 +245,26 @@ void KernelTraceMaker::add_findings() {
   }
 }
 
+// A kernel's rows are of one kind, but for those of a collective, whose kernels and summaries have
+// one type.
+void KernelTraceMaker::add_kinds() {
+  std::set<std::string_view> collectives;
+  std::set<std::string_view> copies;
+  for (size_t row = 0; row < table_.size(); ++row) {
+    const uint32_t kernel = builder_.trace().tasks.kernel[row];
+    const KernelKind kind = table_.kind[row];
+    if (kernel == kNoIndex || kind == KernelKind::kCompute || kind == KernelKind::kAiCpu) continue;
+    (kind == KernelKind::kCopy ? copies : collectives).insert(table_.names[kernel]);
+  }
+  const auto add = [this](std::string_view key, const std::set<std::string_view>& names) {
+    std::string text;
+    for (const std::string_view name : names) text += fmt::format("{};", name);
+    builder_.trace().properties.push_back({std::string(key), std::move(text)});
+  };
+  add(kCollectivesKey, collectives);
+  add(kCopiesKey, copies);
+}
+
 Trace KernelTraceMaker::make() {
   Trace& trace = builder_.trace();
   trace.format = table_.format;
@@ -243,13 +276,66 @@ Trace KernelTraceMaker::make() {
   add_host();
   add_steps();
   add_findings();
+  add_kinds();
   return builder_.finish();
+}
+
+const std::string* find_property(const Trace& trace, std::string_view key) {
+  for (const Property& property : trace.properties) {
+    if (property.key == key) return &property.value;
+  }
+  return nullptr;
+}
+
+// What the lane of a trace that trace_of has made says about its rows.
+struct LaneRows {
+  bool is_summaries = false;
+  bool is_wrappers = false;
+  bool has_stream = true;
+};
+
+LaneRows rows_of_lane(const Lane& lane) {
+  const std::string_view name = lane.name;
+  const auto is_or_further = [name](std::string_view first) {
+    return name == first ||
+           (name.starts_with(first) && name.substr(first.size()).starts_with(" ("));
+  };
+  LaneRows rows;
+  rows.is_summaries = is_or_further(kCommunicationLane) || is_or_further(kEchoLane);
+  rows.is_wrappers =
+      lane.kind == LaneKind::kOther && !rows.is_summaries &&
+      (name.find(kWrappersEnd) != std::string_view::npos || is_or_further(kWrappersLane));
+  rows.has_stream = !rows.is_summaries && !is_or_further(kUnknownLane) && lane.number >= 0;
+  return rows;
 }
 
 }  // namespace
 
 Trace trace_of(const CaptureTable& table, DedupRule rule) {
   return KernelTraceMaker(table, rule).make();
+}
+
+KernelKinds::KernelKinds(const Trace& trace) {
+  const std::string* collectives = find_property(trace, kCollectivesKey);
+  const std::string* copies = find_property(trace, kCopiesKey);
+  kinds_.assign(trace.names.size(), KernelKind::kCompute);
+  if (collectives == nullptr || copies == nullptr) {
+    for (uint32_t name = 0; name < kinds_.size(); ++name) {
+      kinds_[name] = named_kernel_kind(trace.names[name]);
+    }
+    return;
+  }
+  const auto mark = [&](std::string_view text, KernelKind kind) {
+    while (!text.empty()) {
+      const size_t end = text.find(';');
+      const uint32_t name = trace.names.find(text.substr(0, end));
+      if (name != kNoIndex) kinds_[name] = kind;
+      if (end == std::string_view::npos) return;
+      text.remove_prefix(end + 1);
+    }
+  };
+  mark(*collectives, KernelKind::kCollective);
+  mark(*copies, KernelKind::kCopy);
 }
 
 CaptureTable capture_of(const Trace& trace) {
@@ -259,22 +345,37 @@ CaptureTable capture_of(const Trace& trace) {
   table.names = trace.names;
   table.properties = trace.properties;
   table.findings = trace.findings;
+  const bool is_capture = find_property(trace, kCollectivesKey) != nullptr;
+  const KernelKinds kinds(trace);
+  std::vector<LaneRows> lanes;
+  bool has_summaries = false;
+  for (const Lane& lane : trace.lanes) {
+    lanes.push_back(is_capture ? rows_of_lane(lane) : LaneRows{});
+    has_summaries = has_summaries || lanes.back().is_summaries;
+  }
   const TaskColumns& tasks = trace.tasks;
   for (size_t row = 0; row < tasks.size(); ++row) {
+    const uint32_t lane = tasks.lane[row];
     const int64_t start_ns = tasks.at(TaskTime::kStart)[row];
     const int64_t end_ns = tasks.at(TaskTime::kEnd)[row];
-    if (tasks.lane[row] == kNoIndex || start_ns == kAbsent || end_ns < start_ns) {
+    if (lane == kNoIndex || start_ns == kAbsent || end_ns < start_ns) {
       ++table.dropped_count;
       continue;
     }
     KernelRow kernel;
     kernel.start_ns = start_ns;
     kernel.duration_ns = end_ns - start_ns;
-    kernel.device = static_cast<int32_t>(trace.lanes[tasks.lane[row]].device);
-    kernel.stream = static_cast<int32_t>(tasks.lane[row]);
+    kernel.device = static_cast<int32_t>(trace.lanes[lane].device);
+    kernel.stream = !is_capture              ? static_cast<int32_t>(lane)
+                    : lanes[lane].has_stream ? static_cast<int32_t>(trace.lanes[lane].number)
+                                             : CaptureTable::kNoStream;
     kernel.name = tasks.kernel[row];
     kernel.type = tasks.kernel[row];
-    if (kernel.type != kNoIndex) kernel.kind = named_kernel_kind(table.names[kernel.type]);
+    kernel.kind = kinds.of(kernel.type);
+    if (kernel.kind == KernelKind::kCollective && has_summaries && !lanes[lane].is_summaries) {
+      kernel.kind = KernelKind::kFragment;
+    }
+    if (lanes[lane].is_wrappers) kernel.kind = KernelKind::kAiCpuCollective;
     kernel.launch_ns = tasks.at(TaskTime::kSubmit)[row];
     table.append(kernel);
   }

@@ -5,6 +5,9 @@
 
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "trace/capture_table.h"
 #include "trace/collective_rows.h"
 #include "trace/trace.h"
@@ -24,8 +27,22 @@ namespace gapless {
 // traces.
 Trace trace_of(const CaptureTable& table, DedupRule rule = DedupRule::kInterval);
 
+// Which kernels of a trace are collectives and copies: as trace_of says in properties of the trace,
+// or else by their names.
+class KernelKinds {
+ public:
+  explicit KernelKinds(const Trace& trace);
+  KernelKind of(uint32_t kernel) const {
+    return kernel == kNoIndex ? KernelKind::kCompute : kinds_[kernel];
+  }
+
+ private:
+  std::vector<KernelKind> kinds_;  // by number of the name
+};
+
 // Tasks with a start and an end as rows, their lanes as streams, their kernels as types. For traces
-// of formats that are no tables of kernels.
+// of formats that are no tables of kernels. What trace_of has made comes back with its kinds and
+// streams; shapes, and what else a trace does not hold, are gone.
 CaptureTable capture_of(const Trace& trace);
 
 }  // namespace gapless

@@ -113,6 +113,22 @@ TEST(KernelTrace, ComesBackAsATable) {
   EXPECT_NE(back.stream[0], back.stream[1]);
 }
 
+TEST(KernelTrace, KeepsKindsAndStreamsOfACapture) {
+  CaptureTable table =
+      table_of({{1000, 500, -1, KernelKind::kCollective, 0, "hcom_allReduce_"},
+                {1010, 480, 37, KernelKind::kFragment, 0, "AivKernel"},
+                {1600, 40, 148, KernelKind::kCompute, 0, "MemSet"},
+                {2000, 100, 148, KernelKind::kCompute, 0, "MatMulV2"},
+                {2200, 10, 3, KernelKind::kCopy, 0, "MEMCPY_ASYNC"},
+                {9000, 90000, 99, KernelKind::kAiCpuCollective, 0, "hcom_allGather_"}});
+  const CaptureTable back = capture_of(trace_of(table));
+  EXPECT_EQ(back.kind, table.kind);
+  EXPECT_EQ(back.stream, table.stream);
+  const CaptureTable alone =
+      capture_of(trace_of(table_of({{1, 5, 7, KernelKind::kCollective, 0, "ncclAllReduce"}})));
+  EXPECT_EQ(alone.kind[0], KernelKind::kCollective) << "there are no summaries";
+}
+
 TEST(KernelTrace, LeavesOutTasksThatDidNotRun) {
   TraceBuilder builder("test");
   builder.add_device({"host", 0});

@@ -57,8 +57,10 @@ void check_records(std::string_view text) {
 }
 
 void check_table(const CaptureTable& table, std::string_view text, bool is_gzip) {
-  gapless::for_each_kernel_column(
-      table, [&table](const auto& column) { require(column.size() == table.size()); });
+  gapless::for_each_kernel_column(table, [&table](const auto& column) {
+    require(column.empty() || column.size() == table.size());
+  });
+  require(table.start_ns.size() == table.size() && table.text_bytes.size() == table.size());
   uint64_t row_count = 0;
   for (const gapless::KernelSource& source : table.sources) row_count += source.row_count;
   require(row_count == table.size() + table.dropped_count);
