@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 #
-# PyTorch's attention on the shapes of bench/cuda_attention_bench.cc, timed the same way: a CUDA graph
-# of launches that go round sets of keys and values far larger than L2. The peer's keys and values
-# are dense, so it has no page table to follow, and all sequences are as long as the longest. Needs
-# PyTorch and a GPU; nothing of Gapless needs this.
+# PyTorch's attention on the shapes of bench/cuda_attention_bench.cc, timed the same way: a CUDA
+# graph of launches that go round sets of keys and values far larger than L2. The peer's keys and
+# values are dense: it has no page table to follow, and all sequences are as long as the longest.
+# Needs PyTorch and a GPU; nothing of Gapless needs this.
 #
 # usage: tools/cuda_attention_peer.py [--json FILE] [--all]
 
 import argparse
 import json
 import statistics
+import time
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -18,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 Q_HEADS, KV_HEADS, HEAD_DIM = 40, 8, 128
 ROTATED_BYTES = 768 << 20
 REPLAYS = 25
+WARM_S = 0.03
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
 
 
@@ -42,14 +44,17 @@ def captured(query, sets):
 
 def time_graph(graph, launches):
     times = []
-    for replay in range(REPLAYS + 2):
+    begin = time.monotonic()
+    while time.monotonic() - begin < WARM_S:
+        graph.replay()
+        torch.cuda.synchronize()
+    for _ in range(REPLAYS):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         graph.replay()
         end.record()
         end.synchronize()
-        if replay >= 2:
-            times.append(begin.elapsed_time(end) * 1e3 / launches)
+        times.append(begin.elapsed_time(end) * 1e3 / launches)
     return times
 
 

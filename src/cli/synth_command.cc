@@ -22,8 +22,8 @@
 namespace gapless {
 namespace {
 
-// With more, kernels of collectives begin further from their summaries than any clock would have it,
-// and passes run into each other: the truth would not be in the file.
+// With more, kernels of collectives begin further from their summaries than any clock would have
+// it, and passes run into each other: the truth would not be in the file.
 constexpr double kMostNoise = 2.5;
 
 struct SynthArguments {

@@ -22,7 +22,7 @@ std::string step_text(const StepReport& report) {
   return text + fmt::format(", number {} of {}: {} to {}, median {}", report.step,
                             report.step_count, format_duration(report.step_lengths.front()),
                             format_duration(report.step_lengths.back()),
-                            format_duration(report.step_lengths[(report.step_lengths.size() - 1) / 2]));
+                            format_duration(median_ns));
 }
 
 std::string graph_text(const StepReport& report) {

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The attention on a GPU, timed: time, bytes per second, and the share of the read ceiling that is
+// measured in the same run. tools/cuda_attention_peer.py times PyTorch's dense attention the same
+// way.
+//
+// usage: cuda_attention_bench [--quick] [--main] [--tune] [--json FILE]
+//
+// A figure is the time of one launch in a CUDA graph of many. Launches go round several sets of
+// pages, together far larger than L2. A row says the median over the graph's replays and their
+// range.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#include "bench/cuda_bench_kernels.h"
+#include "cuda/attention.h"
+#include "cuda/device.h"
+#include "cuda/kv_pages.h"
+
+namespace gapless {
+namespace {
+
+constexpr int64_t kRotatedBytes = int64_t{768} << 20;  // over which the launches of a graph go
+constexpr int kMaxSets = 512;
+constexpr int kMinLaunches = 16;
+constexpr double kWarmUs = 30e3;  // before a graph is timed: clocks take that long to rise
+
+struct Case {
+  std::string name;
+  DType dtype = DType::kBf16;
+  std::vector<int32_t> lengths;
+  int q_heads = 40;
+  int kv_heads = 8;
+  int head_dim = 128;
+  int page_tokens = 128;
+  int chunk_tokens = kDefaultChunkTokens;
+  CudaAttentionTuning tuning;
+  bool starts_early = false;
+};
+
+struct TimedRow {
+  std::string name;
+  double median_us = 0.0;
+  double min_us = 0.0;
+  double max_us = 0.0;
+  double bytes = 0.0;
+
+  double rate() const { return bytes / median_us * 1e-6; }  // TB/s
+};
+
+struct Options {
+  bool is_quick = false;
+  bool tunes = false;
+  bool has_all_shapes = true;
+  std::string json_path;
+};
+
+// ---- Timing.
+
+using Launch = std::function<Result<void>(int index, CudaStream stream)>;
+
+// What a graph needs, destroyed with it.
+struct Capture {
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  cudaEvent_t begin = nullptr;
+  cudaEvent_t end = nullptr;
+
+  ~Capture() {
+    if (begin != nullptr) static_cast<void>(cudaEventDestroy(begin));
+    if (end != nullptr) static_cast<void>(cudaEventDestroy(end));
+    if (exec != nullptr) static_cast<void>(cudaGraphExecDestroy(exec));
+    if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+    if (stream != nullptr) static_cast<void>(cudaStreamDestroy(stream));
+  }
+};
+
+Result<void> capture_launches(Capture& capture, int launches, const Launch& launch) {
+  GAPLESS_TRY(check_cuda(cudaStreamCreate(&capture.stream), "making a stream"));
+  GAPLESS_TRY(check_cuda(cudaEventCreate(&capture.begin), "making an event"));
+  GAPLESS_TRY(check_cuda(cudaEventCreate(&capture.end), "making an event"));
+  GAPLESS_TRY(check_cuda(cudaStreamBeginCapture(capture.stream, cudaStreamCaptureModeGlobal),
+                         "beginning a graph"));
+  for (int i = 0; i < launches; ++i) GAPLESS_TRY(launch(i, capture.stream));
+  GAPLESS_TRY(check_cuda(cudaStreamEndCapture(capture.stream, &capture.graph), "ending a graph"));
+  return check_cuda(cudaGraphInstantiate(&capture.exec, capture.graph, 0), "making a graph");
+}
+
+Result<double> time_replay(const Capture& capture) {
+  GAPLESS_TRY(check_cuda(cudaEventRecord(capture.begin, capture.stream), "recording an event"));
+  GAPLESS_TRY(check_cuda(cudaGraphLaunch(capture.exec, capture.stream), "launching a graph"));
+  GAPLESS_TRY(check_cuda(cudaEventRecord(capture.end, capture.stream), "recording an event"));
+  GAPLESS_TRY(check_cuda(cudaEventSynchronize(capture.end), "running a graph"));
+  float ms = 0.0f;
+  GAPLESS_TRY(check_cuda(cudaEventElapsedTime(&ms, capture.begin, capture.end), "reading events"));
+  return 1e3 * static_cast<double>(ms);
+}
+
+Result<TimedRow> time_graph(const std::string& name, double bytes, int launches, int replays,
+                            const Launch& launch) {
+  Capture capture;
+  GAPLESS_TRY(capture_launches(capture, launches, launch));
+  double warm_us = 0.0;
+  while (warm_us < kWarmUs) warm_us += GAPLESS_TRY(time_replay(capture));
+  std::vector<double> times;
+  for (int replay = 0; replay < replays; ++replay) {
+    times.push_back(GAPLESS_TRY(time_replay(capture)) / launches);
+  }
+  std::sort(times.begin(), times.end());
+  return TimedRow{name, times[times.size() / 2], times.front(), times.back(), bytes};
+}
+
+Result<TimedRow> time_read(const DeviceBuffer& memory, int64_t bytes, int replays) {
+  const CudaLimits limits = GAPLESS_TRY(cuda_limits());
+  const int sets = static_cast<int>(std::max<int64_t>(memory.bytes() / bytes, 1));
+  const std::string name = "read " + std::to_string(bytes >> 20) + " MiB a launch";
+  const Launch launch = [&](int index, CudaStream stream) {
+    const std::byte* at = memory.data() + index % sets * bytes;
+    return check_cuda(start_reading(at, bytes, limits.sm_count, memory.data(), stream),
+                      "launching a read");
+  };
+  return time_graph(name, static_cast<double>(bytes), std::max(sets, 4), replays, launch);
+}
+
+// ---- A case on the device.
+
+struct CaseBuffers {
+  DeviceBuffer pages;
+  DeviceBuffer table;  // [sets][batch][stride]
+  DeviceBuffer lengths;
+  DeviceBuffer q;
+  DeviceBuffer output;
+  DeviceBuffer workspace;
+};
+
+template <typename T>
+Result<DeviceBuffer> uploaded(const std::vector<T>& values, const char* what) {
+  const int64_t bytes = static_cast<int64_t>(values.size() * sizeof(T));
+  DeviceBuffer buffer = GAPLESS_TRY(DeviceBuffer::allocate(bytes, what));
+  GAPLESS_TRY(buffer.copy_from_host(values.data(), bytes));
+  return buffer;
+}
+
+Result<DeviceBuffer> random_elements(int64_t bytes, bool is_bf16, uint64_t seed, const char* what) {
+  DeviceBuffer buffer = GAPLESS_TRY(DeviceBuffer::allocate(bytes, what));
+  uint16_t* values = reinterpret_cast<uint16_t*>(buffer.data());
+  GAPLESS_TRY(check_cuda(start_filling(values, bytes / 2, is_bf16, seed), "filling memory"));
+  GAPLESS_TRY(synchronize(nullptr));
+  return buffer;
+}
+
+CudaAttentionShape shape_of(const Case& c) {
+  CudaAttentionShape shape;
+  shape.kv = {.dtype = c.dtype,
+              .kv_heads = c.kv_heads,
+              .head_dim = c.head_dim,
+              .page_tokens = c.page_tokens};
+  shape.q_heads = c.q_heads;
+  shape.chunk_tokens = c.chunk_tokens;
+  shape.output_dtype = c.dtype;
+  shape.max_batch = static_cast<int>(c.lengths.size());
+  shape.max_tokens = *std::max_element(c.lengths.begin(), c.lengths.end());
+  return shape;
+}
+
+int64_t pages_of(const Case& c, int64_t tokens) {
+  return (tokens + c.page_tokens - 1) / c.page_tokens;
+}
+
+// Every set has pages of its own; all are shuffled together.
+std::vector<int32_t> make_table(const Case& c, int sets, int64_t set_pages, int64_t stride) {
+  std::vector<int32_t> pages(static_cast<size_t>(set_pages * sets));
+  for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<int32_t>(i);
+  std::mt19937 random(1);
+  std::shuffle(pages.begin(), pages.end(), random);
+  const int64_t batch = static_cast<int64_t>(c.lengths.size());
+  std::vector<int32_t> table(static_cast<size_t>(sets * batch * stride), -1);
+  size_t next = 0;
+  for (int64_t row = 0; row < sets * batch; ++row) {
+    const int64_t count = pages_of(c, c.lengths[static_cast<size_t>(row % batch)]);
+    for (int64_t i = 0; i < count; ++i) {
+      table[static_cast<size_t>(row * stride + i)] = pages[next++];
+    }
+  }
+  return table;
+}
+
+Result<CaseBuffers> make_buffers(const Case& c, const CudaAttentionShape& shape,
+                                 const std::vector<int32_t>& table, int64_t page_count) {
+  const bool is_bf16 = c.dtype == DType::kBf16;
+  const int64_t page_bytes = cuda_kv_page_bytes(c.kv_heads, c.head_dim, c.page_tokens);
+  const int64_t q_bytes = int64_t{shape.max_batch} * c.q_heads * c.head_dim * 2;
+  const int64_t workspace_bytes = cuda_attention_workspace_bytes(shape, c.lengths);
+  CaseBuffers buffers;
+  buffers.pages = GAPLESS_TRY(random_elements(page_count * page_bytes, is_bf16, 3, "kv pages"));
+  buffers.q = GAPLESS_TRY(random_elements(q_bytes, is_bf16, 5, "queries"));
+  buffers.output = GAPLESS_TRY(DeviceBuffer::allocate(q_bytes, "outputs"));
+  buffers.table = GAPLESS_TRY(uploaded(table, "page tables"));
+  buffers.lengths = GAPLESS_TRY(uploaded(c.lengths, "lengths"));
+  buffers.workspace = GAPLESS_TRY(DeviceBuffer::allocate(workspace_bytes, "workspaces"));
+  return buffers;
+}
+
+CudaAttentionArgs args_of(const Case& c, const CaseBuffers& buffers, int64_t page_count,
+                          int64_t stride) {
+  return {.pages = buffers.pages.data(),
+          .page_count = page_count,
+          .batch = static_cast<int>(c.lengths.size()),
+          .scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim)),
+          .q = buffers.q.data(),
+          .lengths = reinterpret_cast<const int32_t*>(buffers.lengths.data()),
+          .page_table = reinterpret_cast<const int32_t*>(buffers.table.data()),
+          .page_table_stride = stride,
+          .workspace = buffers.workspace.data(),
+          .workspace_bytes = buffers.workspace.bytes(),
+          .output = buffers.output.data(),
+          .starts_early = c.starts_early};
+}
+
+Result<TimedRow> time_case(const Case& c, int replays) {
+  const CudaAttentionShape shape = shape_of(c);
+  const CudaAttention attention = GAPLESS_TRY(CudaAttention::make(shape, c.tuning));
+  const AttentionPlan plan = GAPLESS_TRY(plan_attention({.kv = shape.kv,
+                                                         .q_heads = shape.q_heads,
+                                                         .chunk_tokens = shape.chunk_tokens,
+                                                         .output_dtype = shape.output_dtype},
+                                                        c.lengths));
+  const int64_t stride = pages_of(c, shape.max_tokens);
+  int64_t set_pages = 0;
+  for (const int32_t length : c.lengths) set_pages += pages_of(c, length);
+  const int64_t set_bytes = set_pages * cuda_kv_page_bytes(c.kv_heads, c.head_dim, c.page_tokens);
+  const int sets =
+      static_cast<int>(std::clamp<int64_t>(kRotatedBytes / set_bytes + 1, 2, kMaxSets));
+  const std::vector<int32_t> table = make_table(c, sets, set_pages, stride);
+  const CaseBuffers buffers = GAPLESS_TRY(make_buffers(c, shape, table, set_pages * sets));
+  const CudaAttentionArgs args = args_of(c, buffers, set_pages * sets, stride);
+  GAPLESS_TRY(attention.prepare(args.workspace, args.workspace_bytes, nullptr));
+  GAPLESS_TRY(synchronize(nullptr));
+  const Launch launch = [&](int index, CudaStream stream) {
+    CudaAttentionArgs set_args = args;
+    set_args.page_table = args.page_table + index % sets * args.batch * stride;
+    return attention.launch(set_args, stream);
+  };
+  const TimedRow row = GAPLESS_TRY(time_graph(c.name, static_cast<double>(plan.kv_bytes),
+                                              std::max(sets, kMinLaunches), replays, launch));
+  GAPLESS_TRY(attention.check_launches(args, nullptr));
+  return row;
+}
+
+// ---- What is measured.
+
+std::vector<int32_t> ragged(int batch, int most, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> lengths;
+  for (int i = 0; i < batch; ++i) {
+    lengths.push_back(static_cast<int32_t>(random() % static_cast<uint32_t>(most)) + 1);
+  }
+  return lengths;
+}
+
+Case named(Case c, const std::string& lengths) {
+  c.name = std::string(dtype_name(c.dtype)) + " b" + std::to_string(c.lengths.size()) + " " +
+           lengths + " page " + std::to_string(c.page_tokens) + " chunk " +
+           std::to_string(c.chunk_tokens) + (c.starts_early ? " early" : "");
+  if (c.tuning.ring_slots > 0) c.name += " slots " + std::to_string(c.tuning.ring_slots);
+  return c;
+}
+
+Case uniform(DType dtype, int batch, int tokens) {
+  Case c;
+  c.dtype = dtype;
+  c.lengths.assign(static_cast<size_t>(batch), tokens);
+  return named(c, "ctx " + std::to_string(tokens));
+}
+
+void add_main(std::vector<Case>& cases) {
+  for (const DType dtype : {DType::kF16, DType::kBf16}) {
+    cases.push_back(uniform(dtype, 16, 4096));
+    Case early = uniform(dtype, 16, 4096);
+    early.starts_early = true;
+    cases.push_back(named(early, "ctx 4096"));
+    for (const uint32_t seed : {1u, 2u}) {
+      Case c;
+      c.dtype = dtype;
+      c.lengths = ragged(16, 4096, seed);
+      cases.push_back(named(c, "ragged 1..4096 (" + std::to_string(seed) + ")"));
+    }
+  }
+}
+
+// How the kernel may be cut: chunks, and bytes in flight.
+void add_tuning(std::vector<Case>& cases) {
+  for (const int slots : {1, 2, 3}) {
+    for (const int chunk : {256, 512, 1024}) {
+      Case c = uniform(DType::kBf16, 16, 4096);
+      c.chunk_tokens = chunk;
+      c.tuning = {.ring_slots = slots};
+      cases.push_back(named(c, "ctx 4096"));
+      c.lengths = ragged(16, 4096, 1);
+      cases.push_back(named(c, "ragged 1..4096 (1)"));
+    }
+  }
+}
+
+void add_sweep(std::vector<Case>& cases) {
+  for (const int batch : {1, 4, 16, 64}) {
+    for (const int tokens : {512, 1024, 2048, 4096, 8192, 16384, 32768}) {
+      if (int64_t{batch} * tokens <= (1 << 20))
+        cases.push_back(uniform(DType::kBf16, batch, tokens));
+    }
+  }
+  cases.push_back(uniform(DType::kBf16, 1, 131072));
+  cases.push_back(uniform(DType::kBf16, 256, 1024));
+  Case mixed;
+  mixed.lengths = ragged(64, 4096, 3);
+  cases.push_back(named(mixed, "ragged 1..4096 (3)"));
+  Case small_pages = uniform(DType::kBf16, 16, 4096);
+  small_pages.page_tokens = 16;
+  cases.push_back(named(small_pages, "ctx 4096"));
+}
+
+void print_row(const TimedRow& row, double ceiling) {
+  std::printf("%-58s %8.2f us (%.2f-%.2f) %6.3f TB/s %5.1f %%\n", row.name.c_str(), row.median_us,
+              row.min_us, row.max_us, row.rate(), 100.0 * row.rate() / ceiling);
+  std::fflush(stdout);
+}
+
+Result<void> write_json(const std::vector<TimedRow>& rows, double ceiling, const CudaLimits& limits,
+                        const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  if (file == nullptr) return fail(ErrorCode::kSystem, "{}: cannot be written", path);
+  std::fprintf(file, "{\n \"gpu\": \"%s\",\n \"ceiling_tb_s\": %.4f,\n \"rows\": [",
+               limits.name.c_str(), ceiling);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const TimedRow& row = rows[i];
+    std::fprintf(file,
+                 "%s\n  {\"what\": \"%s\", \"median_us\": %.3f, \"min_us\": %.3f, "
+                 "\"max_us\": %.3f, \"bytes\": %.0f, \"tb_s\": %.4f, \"share_of_ceiling\": %.4f}",
+                 i == 0 ? "" : ",", row.name.c_str(), row.median_us, row.min_us, row.max_us,
+                 row.bytes, row.rate(), row.rate() / ceiling);
+  }
+  std::fprintf(file, "\n ]\n}\n");
+  if (std::fclose(file) != 0) return fail(ErrorCode::kSystem, "{}: cannot be written", path);
+  return {};
+}
+
+Result<std::vector<TimedRow>> time_ceilings(int replays) {
+  const DeviceBuffer memory =
+      GAPLESS_TRY(random_elements(int64_t{4} << 30, true, 9, "memory to read"));
+  std::vector<TimedRow> rows;
+  for (const int64_t mib : {4096, 256}) {
+    rows.push_back(GAPLESS_TRY(time_read(memory, mib << 20, replays)));
+  }
+  return rows;
+}
+
+Result<void> measure(const Options& options) {
+  const CudaLimits limits = GAPLESS_TRY(cuda_limits());
+  const int replays = options.is_quick ? 5 : 25;
+  std::vector<TimedRow> rows = GAPLESS_TRY(time_ceilings(replays));
+  const double ceiling = rows.front().rate();
+  std::printf("%s, %d SMs; shares are of %.3f TB/s\n", limits.name.c_str(), limits.sm_count,
+              ceiling);
+  for (const TimedRow& row : rows) print_row(row, ceiling);
+  std::vector<Case> cases;
+  add_main(cases);
+  if (options.tunes) add_tuning(cases);
+  if (options.has_all_shapes) add_sweep(cases);
+  for (const Case& c : cases) {
+    rows.push_back(GAPLESS_TRY(time_case(c, replays)));
+    print_row(rows.back(), ceiling);
+  }
+  if (options.json_path.empty()) return {};
+  return write_json(rows, ceiling, limits, options.json_path);
+}
+
+Result<Options> parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--quick") {
+      options.is_quick = true;
+    } else if (argument == "--tune") {
+      options.tunes = true;
+    } else if (argument == "--main") {
+      options.has_all_shapes = false;
+    } else if (argument == "--json" && i + 1 < argc) {
+      options.json_path = argv[++i];
+    } else {
+      return fail(ErrorCode::kUsage, "unknown option {}", argument);
+    }
+  }
+  return options;
+}
+
+}  // namespace
+}  // namespace gapless
+
+int main(int argc, char** argv) {
+  const gapless::Result<gapless::Options> options = gapless::parse(argc, argv);
+  if (!options) {
+    std::fprintf(stderr, "cuda_attention_bench: %s\n", options.error().message.c_str());
+    return 2;
+  }
+  const gapless::Result<void> done = gapless::measure(*options);
+  if (done) return 0;
+  std::fprintf(stderr, "cuda_attention_bench: error: %s\n", done.error().message.c_str());
+  return 1;
+}

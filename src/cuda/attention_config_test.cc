@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What of the attention on a GPU needs no GPU: shapes and their errors, shared memory, workspace,
+// the layout of pages.
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cuda/attention.h"
+#include "cuda/kv_pages.h"
+
+namespace gapless {
+namespace {
+
+CudaAttentionShape qwen_shape() {
+  return {.kv = {.dtype = DType::kBf16, .kv_heads = 8, .head_dim = 128, .page_tokens = 128},
+          .q_heads = 40,
+          .max_batch = 16,
+          .max_tokens = 4096};
+}
+
+CudaLimits h200_limits() {
+  return {.name = "H200",
+          .sm_count = 132,
+          .compute_capability = 90,
+          .shared_block_bytes = 232448,
+          .shared_sm_bytes = 233472,
+          .shared_reserved_bytes = 1024,
+          .l2_bytes = 60 << 20,
+          .memory_bytes = int64_t{141} << 30};
+}
+
+std::string refusal(const CudaAttentionShape& shape) {
+  const Result<CudaAttentionConfig> config = configure_cuda_attention(shape, h200_limits());
+  return config ? "" : config.error().message;
+}
+
+TEST(CudaAttentionConfig, FillsSharedMemoryWithTheRing) {
+  for (const int head_dim : {64, 128, 256}) {
+    for (const int group : {1, 5, 8, 9, 16}) {
+      CudaAttentionShape shape = qwen_shape();
+      shape.kv.head_dim = head_dim;
+      shape.q_heads = 8 * group;
+      const Result<CudaAttentionConfig> config = configure_cuda_attention(shape, h200_limits());
+      ASSERT_TRUE(config) << config.error().message;
+      EXPECT_LE(config->shared_bytes, 232448);
+      EXPECT_GE(config->ring_slots, group > 9 ? 1 : 2) << head_dim << " group " << group;
+      EXPECT_EQ(config->form.query_blocks, group > 8 ? 2 : 1);
+      EXPECT_EQ(config->grid_limit, 132);
+    }
+  }
+}
+
+TEST(CudaAttentionConfig, RefusesShapesWithTheirNumbers) {
+  CudaAttentionShape shape = qwen_shape();
+  shape.kv.dtype = DType::kS8;
+  EXPECT_EQ(refusal(shape), "pages of s8; the attention on a GPU takes bf16 and f16");
+  shape = qwen_shape();
+  shape.output_dtype = DType::kF16;
+  EXPECT_EQ(refusal(shape),
+            "f16 output of bf16 pages; the attention on a GPU stores the pages' type or f32");
+  shape = qwen_shape();
+  shape.max_batch = 257;
+  EXPECT_EQ(refusal(shape), "a batch of 257 sequences; the attention on a GPU takes 1 to 256");
+  shape = qwen_shape();
+  shape.max_tokens = 0;
+  EXPECT_EQ(refusal(shape),
+            "sequences of up to 0 tokens; the attention on a GPU takes 1 to 1048576");
+  shape = qwen_shape();
+  shape.q_heads = 41;
+  EXPECT_NE(refusal(shape).find("41 query heads"), std::string::npos);
+  shape = qwen_shape();
+  shape.q_heads = 8 * 17;
+  EXPECT_NE(refusal(shape).find("17 to one"), std::string::npos);
+  shape = qwen_shape();
+  shape.kv.head_dim = 96;
+  EXPECT_NE(refusal(shape).find("96"), std::string::npos);
+  shape = qwen_shape();
+  shape.chunk_tokens = 4112;
+  EXPECT_EQ(refusal(shape),
+            "chunks of 4112 tokens; the attention on a GPU takes at most 4096 with head_dim 128");
+}
+
+TEST(CudaAttentionConfig, SaysWhenSharedMemoryIsTooSmall) {
+  CudaLimits limits = h200_limits();
+  limits.shared_block_bytes = 48 << 10;
+  const Result<CudaAttentionConfig> config = configure_cuda_attention(qwen_shape(), limits);
+  ASSERT_FALSE(config);
+  EXPECT_NE(config.error().message.find("H200 has 49152"), std::string::npos);
+}
+
+TEST(CudaAttentionWorkspace, HoldsWhatThePlannerCounts) {
+  const CudaAttentionShape shape = qwen_shape();
+  const std::vector<int32_t> lengths = {0, 1, 512, 513, 4096, 2000};
+  const AttentionProblem problem = {
+      .kv = shape.kv, .q_heads = shape.q_heads, .chunk_tokens = shape.chunk_tokens};
+  const Result<AttentionPlan> plan = plan_attention(problem, lengths);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(cuda_attention_workspace_bytes(shape, lengths),
+            256 + plan->workspace_bytes + 4 * plan->partial_count);
+  const std::vector<int32_t> longest(16, 4096);
+  EXPECT_EQ(cuda_attention_workspace_bytes(shape), cuda_attention_workspace_bytes(shape, longest));
+  EXPECT_EQ(cuda_attention_workspace_bytes(shape, std::vector<int32_t>{512, 1}), 256);
+}
+
+TEST(CudaKvPages, GiveEveryElementAPlaceOfItsOwn) {
+  for (const int head_dim : {64, 128, 256}) {
+    std::set<int> places;
+    for (int token = 0; token < 32; ++token) {
+      for (int dim = 0; dim < head_dim; ++dim) {
+        const int place = cuda_kv_element(head_dim, token, dim);
+        EXPECT_EQ(place / head_dim, token) << "a row stays together";
+        EXPECT_EQ(place % 8, dim % 8) << "a unit stays together";
+        places.insert(place);
+      }
+    }
+    EXPECT_EQ(places.size(), static_cast<size_t>(32 * head_dim));
+  }
+}
+
+// Eight rows at one unit must lie in eight different sixteenths of the 128 bytes of all banks.
+TEST(CudaKvPages, SpreadTheRowsOfAUnitOverAllBanks) {
+  for (const int head_dim : {64, 128, 256}) {
+    for (int dim = 0; dim < head_dim; dim += 8) {
+      std::set<int> banks;
+      for (int token = 8; token < 16; ++token) {
+        banks.insert(cuda_kv_element(head_dim, token, dim) * 2 % 128);
+      }
+      EXPECT_EQ(banks.size(), 8u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gapless

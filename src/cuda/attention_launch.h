@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the host half of the attention hands to the device half: numbers and device pointers, no
+// CUDA types. Only attention.h and device code include this.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gapless {
+
+inline constexpr int kAttentionTileTokens = 16;  // what a warp takes at a time
+inline constexpr int kAttentionMaxBatch = 256;
+inline constexpr int kAttentionRowChunks = 16;    // chunks whose partials are folded at once
+inline constexpr int kAttentionCombineWarps = 4;  // of a block, beside those that take tiles
+inline constexpr int kAttentionQueryBuffers = 2;
+// Of what the warps found in a chunk: chunks that may wait for the combining warps.
+inline constexpr int kAttentionMaxStateBuffers = 4;
+// A lane of a warp knows the page of one tile: so many tiles a chunk and warp at most.
+inline constexpr int kAttentionWarpTiles = 32;
+
+// Bits of the status word: what a launch found wrong in device memory.
+inline constexpr uint32_t kAttentionBadLength = 1;    // outside 0 .. table width; was clamped
+inline constexpr uint32_t kAttentionBadPage = 2;      // no such page; page 0 was read
+inline constexpr uint32_t kAttentionNoWorkspace = 4;  // more partials than planned; nothing done
+
+struct AttentionLaunch {
+  const std::byte* pages = nullptr;  // kv_pages.h
+  int64_t page_bytes = 0;
+  int64_t block_bytes = 0;
+  const void* q = nullptr;              // [batch][kv_heads][group][head_dim]
+  const int32_t* lengths = nullptr;     // [batch]
+  const int32_t* page_table = nullptr;  // [batch][page_table_stride]
+  int64_t page_table_stride = 0;
+  float* partials = nullptr;     // [partial_capacity][partial_floats]
+  uint32_t* counters = nullptr;  // [partial_capacity], all 0 between launches
+  uint32_t* status = nullptr;
+  void* output = nullptr;  // [batch][kv_heads][group][head_dim]
+  int64_t partial_capacity = 0;
+  int partial_floats = 0;
+  int32_t page_count = 0;
+  int page_tokens = 0;
+  int max_length = 0;
+  int batch = 0;
+  int kv_heads = 0;
+  int group_heads = 0;
+  int chunk_tokens = 0;
+  int ring_slots = 0;        // tiles that a warp has in flight
+  int state_buffers = 0;     // at most kAttentionMaxStateBuffers
+  float score_scale = 0.0f;  // of scores whose exponential is to the base 2
+  bool output_is_f32 = false;
+};
+
+// Which kernel.
+struct AttentionForm {
+  bool is_bf16 = false;
+  int head_dim = 0;
+  int query_blocks = 1;  // of 8 query heads
+
+  // Of a block, that take tiles.
+  constexpr int warps() const { return head_dim == 256 ? 4 : 8; }
+};
+
+// Shared memory of a block.
+constexpr int64_t attention_shared_bytes(const AttentionForm& form, int group_heads, int ring_slots,
+                                         int state_buffers) {
+  const int64_t tile_bytes = int64_t{kAttentionTileTokens} * form.head_dim * 2;
+  const int64_t ring_bytes = 2 * tile_bytes * form.warps() * ring_slots;
+  const int64_t query_bytes = int64_t{2} * group_heads * form.head_dim;
+  const int64_t state_bytes = int64_t{4} * form.warps() * (group_heads * (form.head_dim + 4) + 32);
+  const int64_t barriers = int64_t{2} * form.warps() * ring_slots + kAttentionQueryBuffers +
+                           2 * kAttentionMaxStateBuffers;
+  const int64_t schedule_bytes = int64_t{4} * (3 * kAttentionMaxBatch + 16);
+  return ring_bytes + kAttentionQueryBuffers * query_bytes + state_buffers * state_bytes +
+         8 * barriers + schedule_bytes;
+}
+
+// These return a cudaError_t; 0 is success. `stream` is a cudaStream_t.
+int attention_prepare_kernel(const AttentionForm& form, int64_t shared_bytes);
+// Blocks that one SM holds at once with these numbers.
+int attention_blocks_per_sm(const AttentionForm& form, int64_t shared_bytes, int* blocks);
+int attention_launch_kernel(const AttentionForm& form, const AttentionLaunch& launch, int blocks,
+                            int64_t shared_bytes, bool starts_early, void* stream);
+
+}  // namespace gapless

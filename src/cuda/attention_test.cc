@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The attention on a GPU against the formula in double, and what must be equal bit for bit. Without
+// a GPU every test here is skipped and says so.
+
+#include "cuda/attention.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cuda/attention_test_support.h"
+#include "cuda/device.h"
+
+namespace gapless {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+class CudaAttentionOnDevice : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const Result<CudaLimits> limits = cuda_limits();
+    if (!limits) GTEST_SKIP() << "NO GPU, NOTHING WAS TESTED: " << limits.error().message;
+  }
+};
+
+CudaBatchOptions options_of(DType dtype, int kv_heads, int group, int head_dim, int page_tokens,
+                            std::vector<int32_t> lengths) {
+  CudaBatchOptions options;
+  options.shape.kv = {
+      .dtype = dtype, .kv_heads = kv_heads, .head_dim = head_dim, .page_tokens = page_tokens};
+  options.shape.q_heads = kv_heads * group;
+  options.shape.output_dtype = DType::kF32;
+  options.lengths = std::move(lengths);
+  return options;
+}
+
+// Relative to the norm of the reference. A cast of the probabilities to 8 (bf16) or 11 bits errs by
+// 2^-9 or 2^-12 of each at most, and the errors are independent: 2e-3 and 3e-4 are never reached.
+double tolerance(DType dtype, DType output_dtype) {
+  if (output_dtype != DType::kF32) return dtype == DType::kBf16 ? 4e-3 : 6e-4;
+  return dtype == DType::kBf16 ? 2e-3 : 3e-4;
+}
+
+void expect_close(const std::vector<float>& output, const std::vector<double>& expected,
+                  double bound, const std::string& what) {
+  ASSERT_EQ(output.size(), expected.size());
+  double error = 0.0;
+  double norm = 0.0;
+  for (size_t i = 0; i < output.size(); ++i) {
+    ASSERT_FALSE(std::isnan(output[i])) << what << " element " << i;
+    error += (output[i] - expected[i]) * (output[i] - expected[i]);
+    norm += expected[i] * expected[i];
+  }
+  EXPECT_LE(std::sqrt(error), bound * std::sqrt(norm)) << what;
+}
+
+void expect_reference(const CudaBatchOptions& options, const std::string& what) {
+  Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
+  ASSERT_TRUE(batch) << what << ": " << batch.error().message;
+  const Result<Bytes> output = batch->run();
+  ASSERT_TRUE(output) << what << ": " << output.error().message;
+  const double bound = tolerance(options.shape.kv.dtype, options.shape.output_dtype);
+  for (int sequence = 0; sequence < static_cast<int>(options.lengths.size()); ++sequence) {
+    for (int head = 0; head < options.shape.kv.kv_heads; ++head) {
+      const std::string where = what + " sequence " + std::to_string(sequence) + " of " +
+                                std::to_string(options.lengths[static_cast<size_t>(sequence)]) +
+                                " tokens, head " + std::to_string(head);
+      expect_close(batch->output_of(*output, sequence, head), batch->reference(sequence, head),
+                   bound, where);
+    }
+  }
+}
+
+std::string name_of(const CudaBatchOptions& options) {
+  const KvShape& kv = options.shape.kv;
+  return std::string(dtype_name(kv.dtype)) + " kv " + std::to_string(kv.kv_heads) + " q " +
+         std::to_string(options.shape.q_heads) + " dim " + std::to_string(kv.head_dim) + " page " +
+         std::to_string(kv.page_tokens);
+}
+
+constexpr DType kTypes[] = {DType::kBf16, DType::kF16};
+
+TEST_F(CudaAttentionOnDevice, AgreesWithTheFormulaForEveryHeadDimAndGroup) {
+  for (const DType dtype : kTypes) {
+    for (const int head_dim : {64, 128, 256}) {
+      for (const int group : {1, 2, 5, 8, 9, 16}) {
+        const CudaBatchOptions options =
+            options_of(dtype, 2, group, head_dim, 32, {1, 0, 700, 16, 511, 512, 513, 1500});
+        expect_reference(options, name_of(options));
+      }
+    }
+  }
+}
+
+TEST_F(CudaAttentionOnDevice, AgreesWithTheFormulaForEveryPageSize) {
+  for (const DType dtype : kTypes) {
+    for (const int page_tokens : {16, 48, 64, 128, 256}) {
+      const CudaBatchOptions options =
+          options_of(dtype, 8, 5, 128, page_tokens, {17, 129, 1023, 1, 2050, 300});
+      expect_reference(options, name_of(options));
+    }
+  }
+}
+
+TEST_F(CudaAttentionOnDevice, AgreesWithTheFormulaForEveryChunkSizeAndRing) {
+  for (const int slots : {1, 2, 3}) {
+    for (const int chunk : {16, 64, 256, 512, 1024, 2048}) {
+      CudaBatchOptions options = options_of(DType::kBf16, 2, 5, 128, 128, {1, 15, 600, 3000, 0});
+      options.shape.chunk_tokens = chunk;
+      options.tuning = {.ring_slots = slots};
+      expect_reference(options,
+                       "chunk " + std::to_string(chunk) + " slots " + std::to_string(slots));
+    }
+  }
+}
+
+TEST_F(CudaAttentionOnDevice, StoresTheTypeOfThePages) {
+  for (const DType dtype : kTypes) {
+    CudaBatchOptions options = options_of(dtype, 4, 5, 128, 128, {100, 0, 1700});
+    options.shape.output_dtype = dtype;
+    expect_reference(options, name_of(options));
+  }
+}
+
+TEST_F(CudaAttentionOnDevice, TakesLongContexts) {
+  expect_reference(options_of(DType::kBf16, 1, 5, 128, 128, {131072, 9000, 40000}), "long");
+}
+
+TEST_F(CudaAttentionOnDevice, TakesLargeBatches) {
+  std::vector<int32_t> lengths;
+  for (int i = 0; i < 256; ++i) lengths.push_back(i * 37 % 701);
+  expect_reference(options_of(DType::kF16, 2, 4, 64, 16, lengths), "batch 256");
+}
+
+// Goal: large scores neither overflow nor lose the tokens before the largest one.
+TEST_F(CudaAttentionOnDevice, KeepsLargeScoresApart) {
+  CudaBatchOptions options = options_of(DType::kF16, 2, 5, 128, 64, {2000, 3, 800});
+  options.q_deviation = 8.0f;
+  expect_reference(options, "large scores");
+}
+
+TEST_F(CudaAttentionOnDevice, RepeatsBitForBit) {
+  std::vector<int32_t> lengths;
+  for (int i = 0; i < 16; ++i) lengths.push_back(i * 911 % 4096);
+  Result<CudaAttentionBatch> batch =
+      CudaAttentionBatch::make(options_of(DType::kBf16, 8, 5, 128, 128, lengths));
+  ASSERT_TRUE(batch) << batch.error().message;
+  const Result<Bytes> first = batch->run();
+  ASSERT_TRUE(first) << first.error().message;
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    const Result<Bytes> again = batch->run_again(repeat % 2 == 1);
+    ASSERT_TRUE(again) << again.error().message;
+    ASSERT_EQ(*again, *first) << "repeat " << repeat;
+  }
+  const Result<std::vector<uint32_t>> counters = batch->counters();
+  ASSERT_TRUE(counters);
+  for (const uint32_t counter : *counters) ASSERT_EQ(counter, 0u);
+}
+
+// Goal: a sequence gives the same bits alone, and at any place of any batch.
+TEST_F(CudaAttentionOnDevice, GivesTheSameBitsInEveryBatch) {
+  for (const int32_t length : {1, 300, 512, 5000, 12345}) {
+    const CudaBatchOptions alone_options = options_of(DType::kBf16, 2, 5, 128, 64, {length});
+    Result<CudaAttentionBatch> alone = CudaAttentionBatch::make(alone_options);
+    ASSERT_TRUE(alone) << alone.error().message;
+    const Result<Bytes> expected = alone->run();
+    ASSERT_TRUE(expected) << expected.error().message;
+
+    CudaBatchOptions options =
+        options_of(DType::kBf16, 2, 5, 128, 16, {700, 0, 3000, length, 64, 2100, 9999});
+    options.seed = 7;
+    Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
+    ASSERT_TRUE(batch) << batch.error().message;
+    batch->copy_sequence(*alone, 0, 3);
+    ASSERT_TRUE(batch->fill_device());
+    const Result<Bytes> output = batch->run();
+    ASSERT_TRUE(output) << output.error().message;
+    for (int head = 0; head < 2; ++head) {
+      EXPECT_EQ(batch->output_of(*output, 3, head), alone->output_of(*expected, 0, head))
+          << length << " tokens, head " << head;
+    }
+  }
+}
+
+TEST_F(CudaAttentionOnDevice, FollowsLengthsThatChangeOnTheDevice) {
+  CudaBatchOptions options = options_of(DType::kF16, 2, 5, 128, 128, {1400, 2600, 900});
+  Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
+  ASSERT_TRUE(batch) << batch.error().message;
+  ASSERT_TRUE(batch->run());
+  batch->lengths() = {1024, 513, 0};
+  ASSERT_TRUE(batch->upload_lengths());
+  const Result<Bytes> output = batch->run_again();
+  ASSERT_TRUE(output) << output.error().message;
+  for (int sequence = 0; sequence < 3; ++sequence) {
+    expect_close(batch->output_of(*output, sequence, 1), batch->reference(sequence, 1),
+                 tolerance(DType::kF16, DType::kF32), "sequence " + std::to_string(sequence));
+  }
+}
+
+TEST_F(CudaAttentionOnDevice, SaysWhichNumbersOnTheDeviceAreWrong) {
+  CudaBatchOptions options = options_of(DType::kBf16, 2, 5, 128, 128, {1400, 2600});
+  options.workspace_bytes = 1 << 20;
+  Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
+  ASSERT_TRUE(batch) << batch.error().message;
+  batch->lengths()[0] = 2700;
+  ASSERT_TRUE(batch->upload_lengths());
+  Result<Bytes> output = batch->run();
+  ASSERT_FALSE(output);
+  EXPECT_NE(output.error().message.find("above the 2600 tokens"), std::string::npos)
+      << output.error().message;
+
+  batch->lengths()[0] = 1400;
+  batch->table()[3] = 1 << 20;
+  ASSERT_TRUE(batch->upload_lengths());
+  ASSERT_TRUE(batch->upload_table());
+  output = batch->run();
+  ASSERT_FALSE(output);
+  EXPECT_NE(output.error().message.find("names a page that is none of the"), std::string::npos)
+      << output.error().message;
+}
+
+TEST_F(CudaAttentionOnDevice, LeavesATooSmallWorkspaceAlone) {
+  CudaBatchOptions options = options_of(DType::kBf16, 2, 5, 128, 128, {1400, 2600});
+  options.shape.chunk_tokens = 512;
+  options.workspace_bytes = 256 + 17 * (2688 + 4);  // 18 partials are needed
+  Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
+  ASSERT_TRUE(batch) << batch.error().message;
+  const Result<Bytes> output = batch->run();
+  ASSERT_FALSE(output);
+  EXPECT_NE(output.error().message.find("more partials than the 17"), std::string::npos)
+      << output.error().message;
+}
+
+TEST_F(CudaAttentionOnDevice, RefusesArgumentsWithTheirNumbers) {
+  Result<CudaAttentionBatch> batch =
+      CudaAttentionBatch::make(options_of(DType::kBf16, 2, 5, 128, 128, {100}));
+  ASSERT_TRUE(batch) << batch.error().message;
+  CudaAttentionArgs args = batch->args();
+  args.batch = 2;
+  EXPECT_FALSE(batch->attention().launch(args, nullptr));
+  args = batch->args();
+  args.q = static_cast<const std::byte*>(args.q) + 2;
+  EXPECT_FALSE(batch->attention().launch(args, nullptr));
+  args = batch->args();
+  args.workspace_bytes = 100;
+  EXPECT_FALSE(batch->attention().launch(args, nullptr));
+  args = batch->args();
+  args.lengths = nullptr;
+  EXPECT_FALSE(batch->attention().launch(args, nullptr));
+  args = batch->args();
+  args.batch = 0;
+  EXPECT_TRUE(batch->attention().launch(args, nullptr)) << "nothing to do is done";
+}
+
+TEST_F(CudaAttentionOnDevice, SaysHowMuchMemoryWasNeeded) {
+  const Result<DeviceBuffer> buffer = DeviceBuffer::allocate(int64_t{1} << 50, "kv pages");
+  ASSERT_FALSE(buffer);
+  EXPECT_NE(buffer.error().message.find("kv pages need 1125899906842624 bytes of GPU memory"),
+            std::string::npos)
+      << buffer.error().message;
+}
+
+}  // namespace
+}  // namespace gapless

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tiles of 16 tokens on their way into a warp: which ones, in which order, and the ring in shared
+// memory that they are copied to. A warp has a ring of its own and waits for nobody else's copies.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/attention_combine.cuh"
+#include "cuda/attention_launch.h"
+#include "cuda/attention_schedule.cuh"
+#include "cuda/tensor_ops.cuh"
+
+namespace gapless::device {
+
+// What a kernel is compiled for.
+template <typename T_, int HeadDim_, int QueryBlocks_>
+struct Form {
+  using T = T_;
+  static constexpr int kHeadDim = HeadDim_;
+  static constexpr int kQueryBlocks = QueryBlocks_;
+  static constexpr int kWarps = AttentionForm{.head_dim = HeadDim_}.warps();
+  static constexpr int kTileThreads = kWarps * kWarpLanes;
+  static constexpr int kThreads = kTileThreads + kCombineThreads;
+  static constexpr int kRowBytes = HeadDim_ * 2;
+  static constexpr int kTileBytes = kAttentionTileTokens * kRowBytes;
+  static constexpr int kSteps = HeadDim_ / 16;  // of 16 dims
+};
+
+// Keys and values of tiles in flight.
+template <typename F>
+struct Ring {
+  uint32_t tiles;     // [slots][keys, values][kTileBytes]
+  uint32_t barriers;  // [slots][keys, values]
+
+  __device__ uint32_t keys(int slot) const { return tiles + 2 * slot * F::kTileBytes; }
+  __device__ uint32_t values(int slot) const { return keys(slot) + F::kTileBytes; }
+  __device__ uint32_t keys_barrier(int slot) const { return barriers + 16 * slot; }
+  __device__ uint32_t values_barrier(int slot) const { return keys_barrier(slot) + 8; }
+};
+
+// A place in the ring and the phase of its barriers.
+struct RingPlace {
+  int slot = 0;
+  uint32_t parity = 0;
+
+  __device__ void advance(int slots) {
+    if (++slot < slots) return;
+    slot = 0;
+    parity ^= 1;
+  }
+};
+
+// The tiles of a warp in the order in which it takes them, chunk after chunk. Page numbers are
+// loaded one chunk ahead: lane i has the page of the warp's tile i.
+template <typename F>
+class TileSource {
+ public:
+  __device__ TileSource(const AttentionLaunch& launch, const Schedule& schedule, int warp)
+      : launch_(launch), schedule_(schedule), next_(schedule.piece.begin), warp_(warp) {
+    find_next_chunk();
+    take_next_chunk();
+  }
+
+  __device__ bool has_tile() const { return tile_ < tile_count_; }
+  // The tile that holds the newest token of its sequence, which the launch before may have written.
+  __device__ bool is_newest() const { return tile_ == newest_tile_; }
+  // Keys of the present tile; the values lie block_bytes behind them.
+  __device__ const std::byte* keys() const {
+    return reinterpret_cast<const std::byte*>(
+        __shfl_sync(~0u, reinterpret_cast<unsigned long long>(lane_keys_), tile_));
+  }
+  __device__ void advance() {
+    if (++tile_ == tile_count_) take_next_chunk();
+  }
+
+ private:
+  // How many tiles of the chunk are this warp's; starts to load their pages.
+  __device__ void look_at_next_chunk() {
+    const int tiles =
+        (next_.token_count(launch_) + kAttentionTileTokens - 1) / kAttentionTileTokens;
+    next_count_ = tiles > warp_ ? (tiles - warp_ - 1) / F::kWarps + 1 : 0;
+    const bool has_newest = next_.is_last_chunk() && (tiles - 1) % F::kWarps == warp_;
+    next_newest_ = has_newest ? next_count_ - 1 : -1;
+    load_page();
+  }
+  // The next chunk in which this warp has a tile.
+  __device__ void find_next_chunk() {
+    next_count_ = 0;
+    for (; next_count_ == 0 && !(next_ == schedule_.piece.end); next_.advance(launch_, schedule_)) {
+      look_at_next_chunk();
+    }
+  }
+
+  __device__ void load_page() {
+    const int lane = threadIdx.x % kWarpLanes;
+    if (lane >= next_count_) return;
+    const int tile = warp_ + lane * F::kWarps;
+    const int token = next_.first_token(launch_) + tile * kAttentionTileTokens;
+    const int place = token / launch_.page_tokens;
+    const int in_page = token - place * launch_.page_tokens;
+    next_offset_ = 2 * launch_.block_bytes * next_.kv_head + in_page * F::kRowBytes;
+    next_page_ = __ldg(launch_.page_table + next_.sequence * launch_.page_table_stride + place);
+  }
+
+  __device__ void take_next_chunk() {
+    const int lane = threadIdx.x % kWarpLanes;
+    tile_ = 0;
+    tile_count_ = next_count_;
+    newest_tile_ = next_newest_;
+    if (lane < next_count_) {
+      if (static_cast<uint32_t>(next_page_) >= static_cast<uint32_t>(launch_.page_count)) {
+        atomicOr(launch_.status, kAttentionBadPage);
+        next_page_ = 0;
+      }
+      lane_keys_ = launch_.pages + next_page_ * launch_.page_bytes + next_offset_;
+    }
+    if (tile_count_ > 0) find_next_chunk();
+  }
+
+  const AttentionLaunch& launch_;
+  const Schedule& schedule_;
+  Cursor next_;
+  int warp_;
+  int tile_ = 0;
+  int tile_count_ = 0;
+  int newest_tile_ = -1;
+  const std::byte* lane_keys_ = nullptr;
+  int next_count_ = 0;
+  int next_newest_ = -1;
+  int next_page_ = 0;
+  int64_t next_offset_ = 0;
+};
+
+// Starts copies, keys first and values when the caller says so.
+template <typename F>
+class TileLoader {
+ public:
+  __device__ TileLoader(const AttentionLaunch& launch, const Schedule& schedule,
+                        const Ring<F>& ring, int warp)
+      : launch_(launch), ring_(ring), source_(launch, schedule, warp) {}
+
+  // For what the launch before wrote: q, and the newest token of each sequence.
+  __device__ void wait() {
+    if (!has_waited_) wait_for_launch_before();
+    has_waited_ = true;
+  }
+
+  __device__ void start_keys() {
+    values_ = nullptr;
+    if (!source_.has_tile()) return;
+    if (source_.is_newest()) wait();
+    const std::byte* keys = source_.keys();
+    values_ = keys + launch_.block_bytes;
+    start_copy(ring_.keys(slot_), keys, F::kTileBytes, ring_.keys_barrier(slot_));
+    source_.advance();
+  }
+  __device__ void start_values() {
+    if (values_ == nullptr) return;
+    start_copy(ring_.values(slot_), values_, F::kTileBytes, ring_.values_barrier(slot_));
+    if (++slot_ == launch_.ring_slots) slot_ = 0;
+  }
+
+ private:
+  const AttentionLaunch& launch_;
+  const Ring<F>& ring_;
+  TileSource<F> source_;
+  const std::byte* values_ = nullptr;
+  int slot_ = 0;
+  bool has_waited_ = false;
+};
+
+}  // namespace gapless::device

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cuda/device.h"
+
+#include <cuda_runtime.h>
+
+namespace gapless {
+namespace {
+
+Result<int64_t> attribute_of(int device, cudaDeviceAttr attribute, const char* what) {
+  int value = 0;
+  GAPLESS_TRY(check_cuda(cudaDeviceGetAttribute(&value, attribute, device), what));
+  return int64_t{value};
+}
+
+Result<void> check_range(int64_t offset, int64_t bytes, int64_t size) {
+  if (offset < 0 || bytes < 0 || offset > size - bytes)
+    return fail(ErrorCode::kInvalidInput, "{} bytes at {} of a buffer of {} bytes on the GPU",
+                bytes, offset, size);
+  return {};
+}
+
+}  // namespace
+
+Result<void> check_cuda(int status, const char* what) {
+  if (status == cudaSuccess) return {};
+  const cudaError_t error = static_cast<cudaError_t>(status);
+  // The error is not kept for the next call, unless the context is lost with it.
+  static_cast<void>(cudaGetLastError());
+  return fail(ErrorCode::kSystem, "{}: {} ({})", what, cudaGetErrorString(error),
+              cudaGetErrorName(error));
+}
+
+Result<CudaLimits> cuda_limits() {
+  int device = 0;
+  GAPLESS_TRY(check_cuda(cudaGetDevice(&device), "looking for a GPU"));
+  cudaDeviceProp properties = {};
+  GAPLESS_TRY(check_cuda(cudaGetDeviceProperties(&properties, device), "reading what the GPU is"));
+  CudaLimits limits;
+  limits.name = properties.name;
+  limits.sm_count = properties.multiProcessorCount;
+  limits.compute_capability = properties.major * 10 + properties.minor;
+  limits.shared_block_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
+  limits.shared_sm_bytes = static_cast<int64_t>(properties.sharedMemPerMultiprocessor);
+  limits.shared_reserved_bytes = GAPLESS_TRY(attribute_of(
+      device, cudaDevAttrReservedSharedMemoryPerBlock, "reading the GPU's shared memory"));
+  limits.l2_bytes = properties.l2CacheSize;
+  limits.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  return limits;
+}
+
+Result<void> synchronize(CudaStream stream) {
+  return check_cuda(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)),
+                    "waiting for the GPU");
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  if (data_ != nullptr) static_cast<void>(cudaFree(data_));
+}
+
+Result<DeviceBuffer> DeviceBuffer::allocate(int64_t bytes, const char* what) {
+  if (bytes < 0) return fail(ErrorCode::kInvalidInput, "{} of {} bytes", what, bytes);
+  DeviceBuffer buffer;
+  buffer.bytes_ = bytes;
+  if (bytes == 0) return buffer;
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
+  if (status == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    static_cast<void>(cudaMemGetInfo(&free_bytes, &total_bytes));
+    return fail(ErrorCode::kSystem, "{} need {} bytes of GPU memory; {} of {} are free", what,
+                bytes, free_bytes, total_bytes);
+  }
+  GAPLESS_TRY(check_cuda(status, what));
+  buffer.data_ = static_cast<std::byte*>(data);
+  return buffer;
+}
+
+Result<void> DeviceBuffer::copy_from_host(const void* source, int64_t bytes, int64_t offset) {
+  GAPLESS_TRY(check_range(offset, bytes, bytes_));
+  return check_cuda(
+      cudaMemcpy(data_ + offset, source, static_cast<size_t>(bytes), cudaMemcpyHostToDevice),
+      "copying to the GPU");
+}
+
+Result<void> DeviceBuffer::copy_to_host(void* target, int64_t bytes, int64_t offset) const {
+  GAPLESS_TRY(check_range(offset, bytes, bytes_));
+  return check_cuda(
+      cudaMemcpy(target, data_ + offset, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost),
+      "copying from the GPU");
+}
+
+Result<void> DeviceBuffer::fill(int byte) {
+  return check_cuda(cudaMemset(data_, byte, static_cast<size_t>(bytes_)), "filling GPU memory");
+}
+
+}  // namespace gapless

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The GPU as the rest of the program sees it: limits, memory, errors. No CUDA header is needed to
+// include this; a stream is an opaque pointer, and null is the default stream.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+
+namespace gapless {
+
+using CudaStream = void*;
+
+struct CudaLimits {
+  std::string name;
+  int sm_count = 0;
+  int compute_capability = 0;  // 90 for 9.0
+  int64_t shared_block_bytes = 0;
+  int64_t shared_sm_bytes = 0;
+  int64_t shared_reserved_bytes = 0;  // of every block, taken by the system
+  int64_t l2_bytes = 0;
+  int64_t memory_bytes = 0;
+};
+
+// Of the present device. An error says why there is none.
+Result<CudaLimits> cuda_limits();
+
+// Turns a cudaError_t into an error that says what was tried.
+Result<void> check_cuda(int status, const char* what);
+
+// Waits for everything that was started on the stream.
+Result<void> synchronize(CudaStream stream);
+
+// Memory of the device, given back at the end. At 256 bytes.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    DeviceBuffer(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~DeviceBuffer();
+
+  // `what` is for the error when there is not so much: "kv pages".
+  static Result<DeviceBuffer> allocate(int64_t bytes, const char* what);
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  Result<void> copy_from_host(const void* source, int64_t bytes, int64_t offset = 0);
+  Result<void> copy_to_host(void* target, int64_t bytes, int64_t offset = 0) const;
+  Result<void> fill(int byte);
+
+ private:
+  void swap(DeviceBuffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace gapless
