@@ -89,7 +89,13 @@ AscendWriteOptions write_options(const SynthArguments& arguments, const FileOrde
 
 Result<int> run_synth_capture(const SynthArguments& arguments) {
   const CaptureOptions options = GAPLESS_TRY(capture_options(arguments));
-  const SyntheticCapture capture = GAPLESS_TRY(make_synthetic_capture(options));
+  if (!arguments.truth.empty() && arguments.truth == arguments.output) {
+    return fail(ErrorCode::kUsage, "--truth and --output are both {}", arguments.output);
+  }
+  // All that can be wrong is what was asked for.
+  const Result<SyntheticCapture> made = make_synthetic_capture(options);
+  if (!made) return fail(ErrorCode::kUsage, "{}", made.error().message);
+  const SyntheticCapture& capture = *made;
   FileOrderOptions order_options = arguments.order;
   order_options.seed = options.seed;
   const FileOrder order = make_file_order(capture.table, order_options);

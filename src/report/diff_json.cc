@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "report/diff_report.h"
@@ -95,6 +97,14 @@ std::string diff_json(const DiffReport& report) {
     json["kernels"].push_back(kernel_json(kernel, diff.core_count));
   json["causes"] = causes_json(diff);
   json["path_parts"] = path_json(diff);
+  if (report.device) {
+    json["device"] = Json::array();
+    for (const AccountLine& line : device_account(*report.device)) {
+      json["device"].push_back({{"part", line.name},
+                                {"first_ns", std::llround(line.ns.first)},
+                                {"second_ns", std::llround(line.ns.second)}});
+    }
+  }
   json["focuses"] = Json::array();
   for (const FocusDiff& focus : diff.focuses) json["focuses"].push_back(focus_json(focus));
   json["notes"] = diff.warnings;

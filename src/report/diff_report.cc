@@ -161,14 +161,15 @@ std::string line_text(const AccountLine& line) {
 }
 
 // The lines that make up most of the difference, at most three, and the largest against it.
-std::string causes_text(const StepDiff& diff) {
+std::string causes_text(const StepDiff& diff, std::vector<AccountLine> lines) {
   constexpr double kMost = 0.6;
   constexpr double kWorthNaming = 0.25;
   const double whole = static_cast<double>(diff.difference_ns());
   std::vector<std::string> named;
   std::optional<std::string> against;
   double sum = 0.0;
-  for (const AccountLine& line : core_time_account(diff)) {
+  sort_lines(lines);
+  for (const AccountLine& line : lines) {
     const double share = line.difference_ns() / whole;
     if (share > 0.0 && named.size() < 3 && sum < kMost) {
       sum += share;
@@ -183,7 +184,10 @@ std::string causes_text(const StepDiff& diff) {
   return against ? fmt::format("{}, against it {}", text, *against) : text;
 }
 
-std::string verdict_of(const StepDiff& diff) {
+std::string verdict_of(const DiffReport& report) {
+  const StepDiff& diff = report.diff;
+  const std::vector<AccountLine> account =
+      report.device ? device_account(*report.device) : core_time_account(diff);
   const int64_t difference_ns = diff.difference_ns();
   const std::string evidence = evidence_text(diff);
   if (difference_ns == 0)
@@ -193,8 +197,8 @@ std::string verdict_of(const StepDiff& diff) {
                                          difference_ns < 0 ? "less" : "more");
   if (diff.has_interval && diff.ratio.contains(1.0))
     return fmt::format("no difference beyond noise: {} ({}); of these two steps, {}", change,
-                       evidence, causes_text(diff));
-  return fmt::format("{} ({}): {}", change, evidence, causes_text(diff));
+                       evidence, causes_text(diff, account));
+  return fmt::format("{} ({}): {}", change, evidence, causes_text(diff, account));
 }
 
 }  // namespace
@@ -217,6 +221,24 @@ std::vector<AccountLine> core_time_account(const StepDiff& diff) {
          .ns = {per_core(diff.cause_ns.first[cause], diff.core_count.first),
                 per_core(diff.cause_ns.second[cause], diff.core_count.second)}});
   sort_lines(lines);
+  return lines;
+}
+
+std::vector<AccountLine> device_account(const Both<DeviceTime>& device) {
+  std::vector<AccountLine> lines;
+  const auto add = [&](std::string_view name, const auto& part_of) {
+    const Both<double> ns = {static_cast<double>(part_of(device.first)),
+                             static_cast<double>(part_of(device.second))};
+    if (ns.first != 0.0 || ns.second != 0.0) lines.push_back({std::string(name), ns, nullptr});
+  };
+  add("computing", [](const DeviceTime& time) { return time.compute_ns - time.overlapped_ns; });
+  add("computing and communicating", [](const DeviceTime& time) { return time.overlapped_ns; });
+  add("communicating alone", [](const DeviceTime& time) { return time.communication_alone_ns; });
+  add("copying alone", [](const DeviceTime& time) { return time.copy_alone_ns; });
+  add("idle, next kernel not launched",
+      [](const DeviceTime& time) { return time.idle_for_launch_ns; });
+  add("idle, next kernel launched", [](const DeviceTime& time) { return time.idle_launched_ns; });
+  add("idle, launch not known", [](const DeviceTime& time) { return time.idle_unknown_ns; });
   return lines;
 }
 
@@ -244,6 +266,10 @@ Result<DiffReport> make_diff_report(const ReportedTrace& first, const ReportedTr
   report.step = {first.report.step, second.report.step};
   report.diff = GAPLESS_TRY(diff_steps(side_of(first), side_of(second), options));
   std::vector<std::string>& warnings = report.diff.warnings;
+  if (first.report.devices.size() == 1 && second.report.devices.size() == 1) {
+    report.device = {first.report.devices[0], second.report.devices[0]};
+    warnings.clear();  // of bubbles and paths, which are not looked at
+  }
   add_contradiction(report.diff);
   add_kind_warning(first, second, warnings);
   add_property_warnings(first.trace, second.trace, warnings);
@@ -251,7 +277,7 @@ Result<DiffReport> make_diff_report(const ReportedTrace& first, const ReportedTr
   add_findings(second.trace, "B", warnings);
   add_quality(first.report, "A", warnings);
   add_quality(second.report, "B", warnings);
-  report.verdict = verdict_of(report.diff);
+  report.verdict = verdict_of(report);
   return report;
 }
 

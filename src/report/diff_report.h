@@ -6,9 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "analysis/device_time.h"
 #include "analysis/diff.h"
 #include "base/result.h"
 #include "report/step_report.h"
@@ -25,7 +27,9 @@ struct ReportedTrace {
 struct DiffReport {
   Both<std::string> source;
   Both<size_t> step;  // which of the trace's
-  StepDiff diff;      // its warnings, and what else makes the traces hard to compare
+  // Where all cores of both are streams of one device: its time is what is compared.
+  std::optional<Both<DeviceTime>> device;
+  StepDiff diff;  // its warnings, and what else makes the traces hard to compare
   std::string verdict;
 };
 
@@ -44,6 +48,9 @@ struct AccountLine {
 std::vector<AccountLine> core_time_account(const StepDiff& diff);
 // The observed path: run time of each kernel, and gaps by part.
 std::vector<AccountLine> path_account(const StepDiff& diff);
+
+// The time of the two devices by what they did, in the order of DeviceTime.
+std::vector<AccountLine> device_account(const Both<DeviceTime>& device);
 
 // One screen; `top` lines of each account.
 std::string diff_text(const DiffReport& report, size_t top = 8);

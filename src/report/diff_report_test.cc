@@ -14,6 +14,8 @@
 
 #include "analysis/made_execution.h"
 #include "analysis/whatif_test_support.h"
+#include "trace/capture_table_test_support.h"
+#include "trace/capture_trace.h"
 
 namespace gapless {
 namespace {
@@ -272,6 +274,39 @@ TEST(FormatDifference, HasASign) {
   EXPECT_EQ(format_difference(-3.0), "-3 ns");
   EXPECT_EQ(format_difference(0.2), "0 ns");
   EXPECT_EQ(format_difference(-0.2), "0 ns");
+}
+
+// Streams are queues: what the device did is compared, not why they waited.
+TEST(DiffStreams, ComparesTheTimeOfTheDevice) {
+  const auto side = [](int64_t collective_ns) {
+    return side_of(trace_of(table_of({{0, 100, 1},
+                                      {100, collective_ns, 2, KernelKind::kFragment, 0, "hcom_a"},
+                                      {1000, 50, 1}})),
+                   "k.csv");
+  };
+  const DiffReport report = diff_of(side(200), side(500));
+  ASSERT_TRUE(report.device.has_value());
+  Both<double> sums;
+  for (const AccountLine& line : device_account(*report.device)) {
+    sums = {sums.first + line.ns.first, sums.second + line.ns.second};
+  }
+  EXPECT_EQ(sums.first, 1050.0);
+  EXPECT_EQ(sums.second, 1050.0);
+  EXPECT_TRUE(has(diff_text(report), "communicating alone"));
+  EXPECT_FALSE(has(diff_text(report), "CRITICAL PATH"));
+  EXPECT_FALSE(has(diff_text(report), "bubbles"));
+  EXPECT_EQ(json::parse(diff_json(report))["device"][1]["second_ns"], 500);
+}
+
+TEST(DiffStreams, BlamesWhatTheDeviceDidLonger) {
+  const auto side = [](int64_t collective_ns) {
+    return side_of(trace_of(table_of({{0, 100, 1},
+                                      {100, collective_ns, 2, KernelKind::kFragment, 0, "hcom_a"},
+                                      {100 + collective_ns, 50, 1}})),
+                   "k.csv");
+  };
+  const DiffReport report = diff_of(side(200), side(500));
+  EXPECT_TRUE(has(report.verdict, "most of it is communicating alone (+300 ns)")) << report.verdict;
 }
 
 }  // namespace

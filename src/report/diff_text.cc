@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -62,9 +64,10 @@ std::string side_text(const DiffReport& report, bool is_first) {
   const auto of = [is_first](const auto& both) { return is_first ? both.first : both.second; };
   const double busy =
       static_cast<double>(of(diff.busy_ns)) / static_cast<double>(of(diff.makespan_ns));
-  return fmt::format("{}, step {} of {}: {}, {:.3f} of {} cores busy on average",
+  return fmt::format("{}, step {} of {}: {}, {:.3f} of {} {} busy on average",
                      printable(of(report.source)), of(report.step), of(diff.step_count),
-                     format_duration(of(diff.makespan_ns)), busy, of(diff.core_count));
+                     format_duration(of(diff.makespan_ns)), busy, of(diff.core_count),
+                     report.device ? "streams" : "cores");
 }
 
 double over(int64_t nanoseconds, double count) { return static_cast<double>(nanoseconds) / count; }
@@ -124,6 +127,23 @@ void add_focus(std::string& text, const FocusDiff& focus, const Both<int64_t>& b
         duration_text(over(second.run_ns, focus.cores.second * over(second.episode_count, 1))));
 }
 
+// Kernels of streams: what each adds up to. They overlap, so that the sums are no step.
+void add_stream_kernels(std::string& text, const StepDiff& diff, size_t top) {
+  std::vector<AccountLine> lines = core_time_account(diff);
+  std::erase_if(lines, [](const AccountLine& line) { return line.kernel == nullptr; });
+  std::vector<TableRow> rows = {{"KERNEL", "A", "B", "DIFFERENCE", "RUNS", "EACH"}};
+  for (size_t i = 0; i < std::min(top, lines.size()); ++i) {
+    const KernelDiff& kernel = *lines[i].kernel;
+    rows.push_back(account_row(
+        table_name(lines[i].name),
+        {static_cast<double>(kernel.run_ns.first), static_cast<double>(kernel.run_ns.second)}));
+    rows.back().push_back(runs_text(kernel.count));
+    rows.back().push_back(mean_text(kernel));
+  }
+  text += "\n" + align_columns(rows, "lrrrrr");
+  if (lines.size() > top) text += fmt::format("and {} more\n", lines.size() - top);
+}
+
 }  // namespace
 
 std::string diff_text(const DiffReport& report, size_t top) {
@@ -131,8 +151,13 @@ std::string diff_text(const DiffReport& report, size_t top) {
   std::string text = report.verdict + "\n\n";
   add_fact(text, "A", side_text(report, true));
   add_fact(text, "B", side_text(report, false));
-  add_account(text, "CORE TIME / CORES", core_time_account(diff), true, top);
-  add_account(text, "CRITICAL PATH", path_account(diff), false, top);
+  if (report.device) {
+    add_account(text, "TIME OF THE DEVICE", device_account(*report.device), false, SIZE_MAX);
+    add_stream_kernels(text, diff, top);
+  } else {
+    add_account(text, "CORE TIME / CORES", core_time_account(diff), true, top);
+    add_account(text, "CRITICAL PATH", path_account(diff), false, top);
+  }
   for (const FocusDiff& focus : diff.focuses) add_focus(text, focus, diff.busy_ns);
   if (!diff.warnings.empty()) text += "\n";
   for (const std::string& warning : diff.warnings) add_fact(text, "note", printable(warning));

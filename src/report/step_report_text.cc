@@ -19,10 +19,11 @@ std::string share_text(int64_t part, int64_t whole) {
 std::string step_text(const StepReport& report) {
   std::string text = fmt::format("{}", format_duration(report.kernels.window_ns()));
   if (report.step_count == 1) return text;
+  const std::vector<int64_t>& lengths = report.step_lengths;
   return text + fmt::format(", number {} of {}: {} to {}, median {}", report.step,
-                            report.step_count, format_duration(report.step_lengths.front()),
-                            format_duration(report.step_lengths.back()),
-                            format_duration(median_ns));
+                            report.step_count, format_duration(lengths.front()),
+                            format_duration(lengths.back()),
+                            format_duration(lengths[(lengths.size() - 1) / 2]));
 }
 
 std::string graph_text(const StepReport& report) {
