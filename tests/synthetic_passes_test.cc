@@ -6,13 +6,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include "analysis/capture_models.h"
 #include "analysis/passes.h"
 #include "analysis/synthetic_capture.h"
 #include "base/mix_bits.h"
@@ -178,6 +181,114 @@ TEST_P(EveryModel, TypesMadeOfNamesAreEnough) {
   }
 }
 
+// Rows of `streams` start later by so much, as when the host does not wait for what was sampled.
+// The truth about rows goes with them; passes of the truth keep their anchors and not their rows.
+SyntheticCapture shift_streams(const SyntheticCapture& capture, const std::set<int32_t>& streams,
+                               int64_t shift_ns) {
+  SyntheticCapture shifted = capture;
+  for (size_t row = 0; row < shifted.table.size(); ++row) {
+    if (streams.contains(shifted.table.stream[row])) shifted.table.start_ns[row] += shift_ns;
+  }
+  const std::vector<uint32_t> rows = rows_in_order(shifted.table);
+  keep_rows(shifted.table, rows);
+  for (size_t at = 0; at < rows.size(); ++at) {
+    shifted.is_anchor[at] = capture.is_anchor[rows[at]];
+    shifted.draft_of_row[at] = capture.draft_of_row[rows[at]];
+    shifted.pass_of_row[at] = capture.pass_of_row[rows[at]];
+  }
+  return shifted;
+}
+
+std::string anchors_text(uint32_t anchors, uint32_t drafts, uint32_t draft_anchors,
+                         bool is_cut_at_start, bool is_cut_at_end) {
+  return fmt::format("{}+{}/{}{}{}", anchors, drafts, draft_anchors, is_cut_at_start ? "<" : "",
+                     is_cut_at_end ? ">" : "");
+}
+
+// Anchors, drafts and cuts of all passes, and nothing of rows.
+std::string made_anchors(const SyntheticCapture& capture) {
+  std::vector<uint32_t> drafts(capture.passes.size(), 0);
+  for (size_t row = 0; row < capture.table.size(); ++row) {
+    uint32_t& most = drafts[capture.pass_of_row[row]];
+    most = std::max<uint32_t>(most, capture.draft_of_row[row]);
+  }
+  std::string text;
+  for (size_t i = 0; i < capture.passes.size(); ++i) {
+    const MadePass& pass = capture.passes[i];
+    text += " " + anchors_text(pass.anchor_count - pass.draft_anchor_count, drafts[i],
+                               pass.draft_anchor_count, pass.is_cut_at_start, pass.is_cut_at_end);
+  }
+  return text;
+}
+
+std::string found_anchors(const FoundPasses& found) {
+  std::string text;
+  for (const ForwardPass& pass : found.passes) {
+    text += " " + anchors_text(pass.anchor_count, pass.draft_count, pass.draft_anchor_count,
+                               pass.is_cut_at_start, pass.is_cut_at_end);
+  }
+  return text;
+}
+
+// Null: there is none.
+const Finding* finding_of(const FoundPasses& found, std::string_view code) {
+  for (const Finding& finding : found.findings) {
+    if (finding.code == code) return &finding;
+  }
+  return nullptr;
+}
+
+constexpr int64_t kShiftsNs[] = {100'000, 300'000, 1'000'000, 3'000'000};
+
+void expect_anchors_under_shift(const CaptureOptions& options,
+                                const std::vector<KernelPlace>& places = {KernelPlace::kSampling}) {
+  const SyntheticCapture capture = make_capture(options);
+  std::set<int32_t> streams;
+  for (const KernelPlace place : places) {
+    streams.insert(find_capture_model(options.model)->streams[static_cast<size_t>(place)]);
+  }
+  for (const int64_t shift_ns : kShiftsNs) {
+    const SyntheticCapture shifted = shift_streams(capture, streams, shift_ns);
+    const Result<FoundPasses> found = find_passes(shifted.table);
+    ASSERT_TRUE(found.has_value()) << describe(options);
+    EXPECT_EQ(found_anchors(*found), made_anchors(capture)) << describe(options) << " " << shift_ns;
+    for (size_t row = 0; row < shifted.table.size(); ++row) {
+      const int made = shifted.is_anchor[row] == 0 ? 0 : shifted.draft_of_row[row] == 0 ? 1 : 2;
+      if (found->is_anchor[row] == made) continue;
+      ADD_FAILURE() << "row " << row << ": " << describe(options) << " " << shift_ns;
+      break;
+    }
+  }
+}
+
+TEST_P(EveryModel, SamplingAmongTheLayersOfTheNextPassMovesNoAnchor) {
+  for (const int32_t noise : kNoises) {
+    for (const int32_t drafts : {-1, 0, 1, 3}) {
+      for (int cut = 0; cut < 4; ++cut) {
+        expect_anchors_under_shift({.model = GetParam(),
+                                    .seed = 4,
+                                    .pass_count = 5,
+                                    .draft_count = drafts,
+                                    .noise_permille = noise,
+                                    .starts_mid_pass = (cut & 1) != 0,
+                                    .ends_mid_pass = (cut & 2) != 0});
+      }
+    }
+  }
+}
+
+TEST_P(EveryModel, SamplingAmongTheLayersOfOtherPhasesMovesNoAnchor) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    expect_anchors_under_shift(
+        {.model = GetParam(), .phase = PassPhase::kPrefill, .seed = seed, .pass_count = 4});
+    expect_anchors_under_shift({.model = GetParam(),
+                                .seed = seed,
+                                .pass_count = 8,
+                                .prefill_permille = 300,
+                                .dummy_permille = 150});
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Capture, EveryModel,
                          testing::Values("qwen3-32b", "deepseek-v3", "glm-5.1", "qwen3.8-27b"),
                          [](const testing::TestParamInfo<std::string>& test) {
@@ -232,6 +343,62 @@ TEST(Passes, IdlePassesWithoutGapsKeepTheirAnchors) {
       EXPECT_EQ(found->passes[i].is_cut_at_start, i == 0) << model;
       EXPECT_FALSE(found->passes[i].is_cut_at_end) << model;
     }
+  }
+}
+
+// All that the host launches beside the graph is late, inputs and sampling of drafts as well.
+TEST(Passes, StreamsThatAreLateWithDraftsMoveNoAnchor) {
+  for (const std::string model : {"qwen3-32b", "glm-5.1"}) {
+    for (const int32_t drafts : {1, 2}) {
+      for (const int32_t noise : kNoises) {
+        expect_anchors_under_shift(
+            {.model = model, .pass_count = 8, .draft_count = drafts, .noise_permille = noise},
+            {KernelPlace::kSampling, KernelPlace::kEager});
+      }
+    }
+  }
+}
+
+TEST(Passes, SamplingAmongTheLayersOfTheNextPassIsCounted) {
+  const SyntheticCapture capture = make_capture({.model = "qwen3-32b", .pass_count = 6});
+  const SyntheticCapture shifted = shift_streams(capture, {71}, 3'000'000);
+  uint64_t late = 0;  // behind an anchor of the next pass
+  uint32_t newest = 0;
+  for (size_t row = 0; row < shifted.table.size(); ++row) {
+    if (shifted.is_anchor[row] != 0) newest = shifted.pass_of_row[row];
+    const std::string_view type =
+        shifted.table.type[row] == kNoIndex ? "" : shifted.table.names[shifted.table.type[row]];
+    const bool samples =
+        type == "ApplyTopKTopPCustom" || type == "DSARandomUniform" || type == "ArgMaxV2";
+    if (samples && shifted.pass_of_row[row] < newest) ++late;
+  }
+  ASSERT_GT(late, 0u);
+  const Result<FoundPasses> found = find_passes(shifted.table);
+  ASSERT_TRUE(found.has_value());
+  const Finding* overlap = finding_of(*found, "passes-overlap");
+  ASSERT_NE(overlap, nullptr);
+  EXPECT_EQ(overlap->severity, Severity::kInfo);
+  // Those that start behind the first row of the next pass and before its first anchor as well.
+  EXPECT_GE(overlap->count, late);
+  EXPECT_LE(overlap->count, 15u);
+  const Result<FoundPasses> calm = find_passes(capture.table);
+  ASSERT_TRUE(calm.has_value());
+  EXPECT_EQ(finding_of(*calm, "passes-overlap"), nullptr);
+}
+
+TEST(Passes, DevicesThatWereMixedAreReported) {
+  for (const std::string model : {"qwen3-32b", "deepseek-v3", "glm-5.1", "qwen3.8-27b"}) {
+    SyntheticCapture capture = make_capture({.model = model, .pass_count = 4, .device_count = 2});
+    const Result<FoundPasses> apart = find_passes(capture.table);
+    ASSERT_TRUE(apart.has_value());
+    EXPECT_EQ(finding_of(*apart, "streams-overlap"), nullptr) << model;
+    std::fill(capture.table.device.begin(), capture.table.device.end(), CaptureTable::kNoDevice);
+    keep_rows(capture.table, rows_in_order(capture.table));
+    const Result<FoundPasses> mixed = find_passes(capture.table);
+    ASSERT_TRUE(mixed.has_value());
+    const Finding* overlap = finding_of(*mixed, "streams-overlap");
+    ASSERT_NE(overlap, nullptr) << model;
+    EXPECT_EQ(overlap->severity, Severity::kWarning);
   }
 }
 

@@ -268,7 +268,216 @@ bool has_mark(const Marks& marks) {
   return std::find(marks.begin(), marks.end(), 1) != marks.end();
 }
 
+// Whether the interval has more rows than those beside it: the end of one pass and the beginning of
+// the next besides a layer.
+bool is_longer_than_neighbours(const AnchorIntervals& intervals, uint32_t interval) {
+  for (const uint32_t other : {interval - 1, interval + 1}) {
+    if (other == 0 || other >= intervals.last()) continue;
+    if (intervals.row_counts[other] >= intervals.row_counts[interval]) return false;
+  }
+  return true;
+}
+
+// By interval: how many anchors on the next mark is, the end of the capture being one.
+std::vector<uint32_t> anchors_to_mark(const AnchorIntervals& intervals, const Marks& marks) {
+  std::vector<uint32_t> distances(intervals.last() + 1, 0);
+  for (uint32_t interval = intervals.last(); interval-- > 1;) {
+    distances[interval] = marks[interval + 1] != 0 ? 1 : distances[interval + 1] + 1;
+  }
+  return distances;
+}
+
+// Drafts are at the end of a pass: between them the anchors' stream may do what it does in layers.
+uint32_t draft_reach(const AnchorIntervals& intervals, const Marks& marks) {
+  const uint32_t usual = usual_length(intervals, marks);
+  return std::min(static_cast<uint32_t>(kMaxDraftAnchors), usual > 0 ? (usual - 1) / 2 : 0);
+}
+
+// Those boundaries that the anchors' stream shows as well: it is unlike any layer there.
+Marks seen_on_main(const AnchorIntervals& intervals, const Marks& marks) {
+  std::unordered_set<uint64_t> layers;
+  for (uint32_t interval = 1; interval < intervals.last(); ++interval) {
+    if (marks[interval] == 0) layers.insert(intervals.signatures[interval]);
+  }
+  Marks seen = marks;
+  for (uint32_t interval = 1; interval < intervals.last(); ++interval) {
+    if (layers.contains(intervals.signatures[interval])) seen[interval] = 0;
+  }
+  return seen;
+}
+
+// Those of `marks` that can be between drafts although the anchors' stream, which shows `seen`,
+// does there what it does in layers: in a run as short as drafts are, or at the end of a pass with
+// no layer between.
+Marks marks_between_drafts(const AnchorIntervals& intervals, const Marks& marks,
+                           const Marks& seen) {
+  const std::vector<uint32_t> distances = anchors_to_mark(intervals, seen);
+  const uint32_t reach = draft_reach(intervals, seen);
+  Marks between(intervals.last() + 1, 0);
+  bool is_chain = true;
+  for (uint32_t interval = intervals.last(); interval-- > 1;) {
+    if (seen[interval] != 0 || interval + 1 == intervals.last()) is_chain = true;
+    if (seen[interval] != 0) continue;
+    is_chain = is_chain && marks[interval] != 0;
+    const bool is_near = distances[interval] <= kUsualDrafts || is_chain;
+    if (marks[interval] != 0 && is_near && distances[interval] <= reach) between[interval] = 1;
+  }
+  uint32_t begin = 0;
+  for (uint32_t interval = 1; interval < intervals.last(); ++interval) {
+    if (seen[interval] != 0) begin = interval;
+    const bool is_short = interval - begin + distances[interval] <= reach;
+    if (marks[interval] != 0 && seen[interval] == 0 && is_short) between[interval] = 1;
+  }
+  return between;
+}
+
+// Whether a boundary is among layers, and where no draft is.
+bool has_stray(const AnchorIntervals& intervals, const Marks& marks, const Marks& seen) {
+  const Marks between = marks_between_drafts(intervals, marks, seen);
+  for (uint32_t interval = 1; interval < intervals.last(); ++interval) {
+    if (marks[interval] != 0 && seen[interval] == 0 && between[interval] == 0) return true;
+  }
+  return false;
+}
+
+// Whether most boundaries of the anchors' stream have more rows than a layer. A layer that is odd
+// is no reason to mistrust what was found in all rows.
+bool are_mostly_longer(const AnchorIntervals& intervals, const Marks& marks) {
+  uint32_t count = 0;
+  uint32_t longer = 0;
+  for (uint32_t interval = 1; interval < intervals.last(); ++interval) {
+    if (marks[interval] == 0) continue;
+    ++count;
+    if (is_longer_than_neighbours(intervals, interval)) ++longer;
+  }
+  return count > 0 && longer * 2 >= count;
+}
+
+// Intervals that are `distance` anchors before a mark or before the end of the capture, which may
+// be the end of a pass or not.
+std::vector<uint32_t> sides_before(const AnchorIntervals& intervals, const Marks& marks,
+                                   uint32_t distance) {
+  std::vector<uint32_t> sides;
+  for (uint32_t interval = distance + 2; interval <= intervals.last(); ++interval) {
+    const bool is_end = interval == intervals.last() || marks[interval] != 0;
+    if (is_end && marks[interval - distance] == 0) sides.push_back(interval - distance);
+  }
+  return sides;
+}
+
+// Where the first draft begins there may be no more than the last norm of the pass: something that
+// is nowhere but a few anchors before nearly every boundary, and has all that a layer has. The
+// latter not if `can_be_less`: where an anchor stands for several layers and a draft has one.
+void mark_small_draft_sides(Things& things, const AnchorIntervals& intervals, bool can_be_less,
+                            Marks& marks) {
+  std::unordered_map<uint64_t, uint32_t> uses;  // by signature
+  for (uint32_t interval = 1; interval < intervals.last(); ++interval) {
+    ++uses[intervals.signatures[interval]];
+  }
+  std::unordered_map<uint64_t, uint32_t> side_uses;
+  const Marks ends = marks;
+  for (uint32_t distance = 1; distance <= kUsualDrafts; ++distance) {
+    for (const uint32_t side : sides_before(intervals, ends, distance)) {
+      ++side_uses[intervals.signatures[side]];
+    }
+  }
+  const auto is_odd = [&](uint32_t side) {
+    const uint64_t signature = intervals.signatures[side];
+    if (uses[signature] > side_uses[signature] + 1) return false;
+    return can_be_less || (intervals.row_counts[side] > intervals.row_counts[side - 1] &&
+                           holds_neighbour(things, intervals, side, kWhole));
+  };
+  const size_t end_count = static_cast<size_t>(std::count(ends.begin(), ends.end(), 1));
+  for (uint32_t distance = 1; distance <= kUsualDrafts; ++distance) {
+    std::vector<uint32_t> sides = sides_before(intervals, ends, distance);
+    std::erase_if(sides, [&](uint32_t side) { return !is_odd(side); });
+    if (sides.size() < 2 || sides.size() * 5 < end_count * 4) continue;
+    std::unordered_set<uint64_t> found;
+    for (const uint32_t side : sides) found.insert(intervals.signatures[side]);
+    for (uint32_t interval = 1; interval < intervals.last(); ++interval) {
+      if (found.contains(intervals.signatures[interval])) marks[interval] = 1;
+    }
+  }
+}
+
+// Adds boundaries between drafts, of those that were found in all rows. The last run may be a pass
+// that is cut: there only behind as many anchors as passes have, or if drafts follow, and no pass,
+// where elsewhere is what it begins with.
+void mark_between_drafts(const AnchorIntervals& intervals, const Marks& is_boundary, Marks& marks) {
+  const std::vector<uint32_t> distances = anchors_to_mark(intervals, marks);
+  const uint32_t reach = draft_reach(intervals, marks);
+  const uint32_t usual = usual_length(intervals, marks);
+  std::unordered_set<uint64_t> before_drafts;
+  std::unordered_set<uint64_t> before_layers;
+  uint32_t last_mark = 0;
+  for (uint32_t interval = 1; interval < intervals.last(); ++interval) {
+    if (marks[interval] == 0) continue;
+    last_mark = interval;
+    if (interval + distances[interval] >= intervals.last()) break;
+    (distances[interval] <= reach ? before_drafts : before_layers)
+        .insert(intervals.signatures[interval]);
+  }
+  const uint64_t begin = intervals.signatures[last_mark];
+  const bool ends_in_drafts =
+      before_drafts.contains(begin) ||
+      (!before_layers.contains(begin) && intervals.last() - last_mark <= reach);
+  const Marks between = marks_between_drafts(intervals, is_boundary, marks);
+  for (uint32_t interval = 1; interval < intervals.last(); ++interval) {
+    if (interval > last_mark && interval < last_mark + usual && !ends_in_drafts) continue;
+    if (between[interval] != 0) marks[interval] = 1;
+  }
+}
+
+uint64_t passes_and_draft_anchors(const AnchorIntervals& intervals, const Marks& marks) {
+  const uint32_t reach = draft_reach(intervals, marks);
+  uint64_t sum = 0;
+  uint32_t begin = 0;
+  for (uint32_t interval = 1; interval <= intervals.last(); ++interval) {
+    if (interval < intervals.last() && marks[interval] == 0) continue;
+    const uint32_t anchors = interval - begin;
+    sum += anchors <= reach ? anchors : 1;
+    begin = interval;
+  }
+  return sum;
+}
+
 }  // namespace
+
+std::vector<uint8_t> find_boundaries_under_overlap(const KernelKeys& main_keys,
+                                                   const AnchorIntervals& main_intervals,
+                                                   const std::vector<uint8_t>& is_boundary) {
+  if (!has_mark(is_boundary)) return {};
+  const Marks seen = seen_on_main(main_intervals, is_boundary);
+  if (!has_stray(main_intervals, is_boundary, seen)) return {};
+  Marks marks = find_boundaries(main_keys, main_intervals);
+  if (!are_mostly_longer(main_intervals, marks)) return {};
+  Things things(main_keys, main_intervals);
+  mark_small_draft_sides(things, main_intervals, false, marks);
+  for (uint32_t interval = 1; interval < main_intervals.last(); ++interval) {
+    if (seen[interval] == 0) continue;
+    if (holds_neighbour(things, main_intervals, interval, kWhole)) marks[interval] = 1;
+  }
+  mark_between_drafts(main_intervals, is_boundary, marks);
+  return marks;
+}
+
+std::vector<uint8_t> find_late_drafts(const KernelKeys& main_keys,
+                                      const AnchorIntervals& main_intervals,
+                                      const std::vector<uint8_t>& is_boundary,
+                                      uint64_t sampling_count) {
+  const int64_t found = 1 + std::count(is_boundary.begin(), is_boundary.end(), 1);
+  if (found == 1 || sampling_count * 5 < static_cast<uint64_t>(found) * 6) return {};
+  const Marks seen = seen_on_main(main_intervals, is_boundary);
+  if (!are_mostly_longer(main_intervals, seen)) return {};
+  Things things(main_keys, main_intervals);
+  for (const bool can_be_less : {false, true}) {
+    Marks marks = seen;
+    mark_small_draft_sides(things, main_intervals, can_be_less, marks);
+    const uint64_t expected = passes_and_draft_anchors(main_intervals, marks);
+    if (sampling_count <= expected && sampling_count * 10 >= expected * 9) return marks;
+  }
+  return {};
+}
 
 std::vector<uint8_t> find_boundaries(const KernelKeys& keys, const AnchorIntervals& intervals) {
   if (intervals.last() < 2) return Marks(intervals.last() + 1, 0);

@@ -24,6 +24,23 @@ namespace gapless {
 // By interval: 1 when a pass or a draft ends in it. Never the first or the last.
 std::vector<uint8_t> find_boundaries(const KernelKeys& keys, const AnchorIntervals& intervals);
 
+// What side streams do, sampling above all, can go on among the layers of the next pass. Then
+// `is_boundary`, which was found in all rows, cuts runs of layers, and what the anchors' own stream
+// does decides: returns the boundaries that it shows, with those of the others that fit them.
+// Empty: nothing lies among layers, or the anchors' stream shows no boundary, and what was found
+// stands. `main_keys` and `main_intervals` are of the anchors' streams only.
+std::vector<uint8_t> find_boundaries_under_overlap(const KernelKeys& main_keys,
+                                                   const AnchorIntervals& main_intervals,
+                                                   const std::vector<uint8_t>& is_boundary);
+
+// Drafts whose sampling and inputs are late by so much that they all lie where the pass ends: told
+// by the anchors' stream, if a kernel that samples comes as often (`sampling_count`) as there are
+// passes and anchors of drafts then. Empty: what was found stands.
+std::vector<uint8_t> find_late_drafts(const KernelKeys& main_keys,
+                                      const AnchorIntervals& main_intervals,
+                                      const std::vector<uint8_t>& is_boundary,
+                                      uint64_t sampling_count);
+
 // Whether the first or the last interval has kernels that are in no layer: one that samples or
 // looks up, or at least two types.
 bool is_outside_layers(const KernelKeys& keys, const AnchorIntervals& intervals,

@@ -89,6 +89,37 @@ KernelKeys make_kernel_keys(const CaptureTable& table) {
   return keys;
 }
 
+KernelKeys keys_on_anchor_streams(const CaptureTable& table, const KernelKeys& keys,
+                                  const std::vector<uint8_t>& is_anchor) {
+  KernelKeys kept;
+  kept.key.assign(table.size(), kNoIndex);
+  kept.hint.assign(table.size(), KernelHint::kNone);
+  kept.key_count = keys.key_count;
+  // Rows [begin, stop) lie between two anchors, or between one and the end of a device.
+  const auto keep = [&](size_t begin, size_t stop, size_t before, size_t behind) {
+    for (size_t row = begin; row < stop; ++row) {
+      const int32_t stream = table.stream[row];
+      if (stream != table.stream[before] && stream != table.stream[behind]) continue;
+      kept.key[row] = keys.key[row];
+      kept.hint[row] = keys.hint[row];
+    }
+  };
+  size_t begin = 0;
+  size_t before = kNoIndex;
+  for (size_t row = 0; row < table.size(); ++row) {
+    if (is_anchor[row] != 0) {
+      keep(begin, row + 1, before == kNoIndex ? row : before, row);
+      before = row;
+      begin = row + 1;
+    }
+    if (row + 1 < table.size() && table.device[row + 1] == table.device[row]) continue;
+    if (before != kNoIndex) keep(begin, row + 1, before, before);
+    before = kNoIndex;
+    begin = row + 1;
+  }
+  return kept;
+}
+
 AnchorIntervals make_anchor_intervals(const KernelKeys& keys, const std::vector<uint8_t>& is_anchor,
                                       uint32_t first_row, uint32_t end_row) {
   AnchorIntervals intervals;

@@ -32,6 +32,11 @@ struct KernelKeys {
 };
 KernelKeys make_kernel_keys(const CaptureTable& table);
 
+// The same, but only of rows on the stream of the anchor before or behind them: what other streams
+// do goes on while the next pass runs, where the host does not wait for it.
+KernelKeys keys_on_anchor_streams(const CaptureTable& table, const KernelKeys& keys,
+                                  const std::vector<uint8_t>& is_anchor);
+
 // The anchors of one device, and the intervals that they leave. Interval i lies before anchor i;
 // the first and the last are open: the capture begins or ends in them.
 struct AnchorIntervals {

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <span>
+#include <unordered_map>
 
 #include <fmt/core.h>
 
@@ -19,6 +20,8 @@ namespace {
 
 // A draft has fewer anchors than half a pass, and no more than this.
 constexpr uint32_t kMaxDraftAnchors = 8;
+// A stream does one thing after the other: one row in so many may be out of step with its clock.
+constexpr uint64_t kFewEarly = 10;
 
 using Marks = std::vector<uint8_t>;
 
@@ -57,45 +60,61 @@ uint32_t usual_size(const std::vector<Segment>& segments) {
   return usual;
 }
 
+// The rows of a device, as far as they have keys.
+struct DeviceRows {
+  const KernelKeys* keys = nullptr;
+  AnchorIntervals intervals;
+};
+
 // Finds the passes of one device.
 class DevicePasses {
  public:
-  DevicePasses(const CaptureTable& table, const KernelKeys& keys, AnchorIntervals intervals,
+  DevicePasses(const CaptureTable& table, const DeviceRows& all, const DeviceRows& main,
                const PassOptions& options)
-      : table_(table), keys_(keys), intervals_(std::move(intervals)), options_(options) {}
+      : table_(table), all_(all), main_(main), options_(options) {}
 
   void find(FoundPasses& found);
   uint32_t by_gap_count() const { return splits_.by_gap_count; }
+  // Rows that sample while layers of the next pass run.
+  uint64_t late_count() const { return late_count_; }
 
  private:
   void mark_every(uint32_t anchors);
+  void mark_boundaries();
+  void count_late_rows();
+  uint32_t count_of_commonest_sampling() const;
   void find_drafts();
   void classify_first(const std::vector<uint8_t>& is_short);
   void classify_last(const std::vector<uint8_t>& is_short);
   void separate_drafts();
+  void separate_counted_drafts();
   bool begins_cut(const std::vector<ForwardPass>& passes) const;
   bool ends_cut(const std::vector<ForwardPass>& passes) const;
   bool is_like_another(const std::vector<ForwardPass>& passes, size_t pass) const;
   std::vector<ForwardPass> make_passes() const;
   void mark_rows(FoundPasses& found) const;
   uint32_t row_of(const Segment& segment) const {
-    return segment.begin == 0 ? intervals_.first_row : splits_.rows[segment.begin];
+    return segment.begin == 0 ? intervals_->first_row : splits_.rows[segment.begin];
   }
 
   const CaptureTable& table_;
-  const KernelKeys& keys_;
-  AnchorIntervals intervals_;
+  const DeviceRows& all_;
+  const DeviceRows& main_;  // on the streams of anchors only
   const PassOptions& options_;
+  const KernelKeys* keys_ = all_.keys;
+  const AnchorIntervals* intervals_ = &all_.intervals;
   Marks is_boundary_;
   std::vector<Segment> segments_;
   BoundarySplits splits_;
   bool begins_outside_ = false;
   bool ends_outside_ = false;
+  bool is_overlapped_ = false;
+  uint64_t late_count_ = 0;
 };
 
 void DevicePasses::mark_every(uint32_t anchors) {
-  is_boundary_.assign(intervals_.last() + 1, 0);
-  for (uint32_t interval = anchors; interval < intervals_.last(); interval += anchors) {
+  is_boundary_.assign(intervals_->last() + 1, 0);
+  for (uint32_t interval = anchors; interval < intervals_->last(); interval += anchors) {
     is_boundary_[interval] = 1;
   }
 }
@@ -104,11 +123,11 @@ void DevicePasses::mark_every(uint32_t anchors) {
 // what ends like it elsewhere.
 void DevicePasses::classify_first(const std::vector<uint8_t>& is_short) {
   if (segments_.size() < 3 || is_short[0] == 0) return;
-  const uint64_t own = intervals_.signatures[segments_[0].end];
+  const uint64_t own = intervals_->signatures[segments_[0].end];
   bool is_after_main = false;
   bool is_after_draft = false;
   for (size_t i = 1; i + 1 < segments_.size(); ++i) {
-    if (intervals_.signatures[segments_[i].end] != own) continue;
+    if (intervals_->signatures[segments_[i].end] != own) continue;
     (segments_[i].is_draft ? is_after_draft : is_after_main) = true;
   }
   segments_[0].is_draft = is_after_draft && !is_after_main;
@@ -141,6 +160,45 @@ void DevicePasses::classify_last(const std::vector<uint8_t>& is_short) {
   segments_[last].is_draft = drafts < usual->first;
 }
 
+// How often that kernel comes that samples most often.
+uint32_t DevicePasses::count_of_commonest_sampling() const {
+  std::vector<uint32_t> counts(all_.keys->key_count, 0);
+  uint32_t most = 0;
+  for (uint32_t row = intervals_->first_row; row < intervals_->end_row; ++row) {
+    if (all_.keys->hint[row] != KernelHint::kSampling) continue;
+    most = std::max(most, ++counts[all_.keys->key[row]]);
+  }
+  return most;
+}
+
+// Where the anchors' own stream has to decide, everything after is about its rows alone.
+void DevicePasses::mark_boundaries() {
+  is_boundary_ = find_boundaries(*keys_, *intervals_);
+  Marks on_main = find_boundaries_under_overlap(*main_.keys, main_.intervals, is_boundary_);
+  if (on_main.empty()) {
+    on_main =
+        find_late_drafts(*main_.keys, main_.intervals, is_boundary_, count_of_commonest_sampling());
+  }
+  if (on_main.empty()) return;
+  is_boundary_ = std::move(on_main);
+  keys_ = main_.keys;
+  intervals_ = &main_.intervals;
+  is_overlapped_ = true;
+}
+
+// Rows of other streams that sample and start between two layers, or behind the first row of the
+// next pass.
+void DevicePasses::count_late_rows() {
+  for (uint32_t interval = 1; is_overlapped_ && interval < intervals_->last(); ++interval) {
+    uint32_t row = intervals_->begin_row(interval);
+    if (splits_.rows[interval] != kNoIndex) row = splits_.rows[interval];
+    for (; row < intervals_->stop_row(interval); ++row) {
+      const bool is_side = main_.keys->hint[row] == KernelHint::kNone;
+      if (is_side && all_.keys->hint[row] == KernelHint::kSampling) ++late_count_;
+    }
+  }
+}
+
 void DevicePasses::find_drafts() {
   const uint32_t usual = usual_size(segments_);
   const uint32_t most = std::min(kMaxDraftAnchors, usual > 0 ? (usual - 1) / 2 : 0);
@@ -160,7 +218,7 @@ void DevicePasses::separate_drafts() {
     if (segment.is_draft && segment.size() > 1) has_long_draft = true;
     if (segment.is_draft) continue;
     for (uint32_t interval = segment.begin + 1; interval < segment.end; ++interval) {
-      layers.insert(intervals_.signatures[interval]);
+      layers.insert(intervals_->signatures[interval]);
     }
   }
   if (!has_long_draft) return;
@@ -169,13 +227,32 @@ void DevicePasses::separate_drafts() {
     separated.push_back(segment);
     if (!segment.is_draft) continue;
     for (uint32_t interval = segment.begin + 1; interval < segment.end; ++interval) {
-      if (layers.contains(intervals_.signatures[interval])) continue;
+      if (layers.contains(intervals_->signatures[interval])) continue;
       is_boundary_[interval] = 1;
       separated.back().end = interval;
       separated.push_back({.begin = interval, .end = segment.end, .is_draft = true});
     }
   }
   segments_ = std::move(separated);
+}
+
+// Where sampling is late it does not tell which drafts are apart, but how many there are: if a
+// kernel that samples comes as often as there are passes and anchors of drafts, each is a draft.
+void DevicePasses::separate_counted_drafts() {
+  const uint32_t most = count_of_commonest_sampling();
+  std::vector<Segment> separated;
+  uint32_t expected = 0;
+  for (const Segment& segment : segments_) {
+    expected += segment.is_draft ? segment.size() : 1;
+    if (!segment.is_draft) separated.push_back(segment);
+    for (uint32_t at = segment.begin; segment.is_draft && at < segment.end; ++at) {
+      separated.push_back({.begin = at, .end = at + 1, .is_draft = true});
+    }
+  }
+  // The last pass may be cut before it samples, and idle ones sample nothing.
+  if (most > expected || most * 10ull < expected * 9ull) return;
+  segments_ = std::move(separated);
+  for (const Segment& segment : segments_) is_boundary_[segment.begin] = 1;
 }
 
 std::vector<ForwardPass> DevicePasses::make_passes() const {
@@ -185,18 +262,18 @@ std::vector<ForwardPass> DevicePasses::make_passes() const {
     if (!segment.is_draft || passes.empty()) {
       if (!passes.empty()) passes.back().end_row = row;
       ForwardPass& pass = passes.emplace_back();
-      pass.device = table_.device[intervals_.first_row];
+      pass.device = table_.device[intervals_->first_row];
       pass.index = static_cast<uint32_t>(passes.size() - 1);
       pass.first_row = row;
-      pass.first_anchor = intervals_.anchors[segment.begin];
-      pass.last_anchor = intervals_.anchors[segment.end - 1];
+      pass.first_anchor = intervals_->anchors[segment.begin];
+      pass.last_anchor = intervals_->anchors[segment.end - 1];
       if (!segment.is_draft) pass.anchor_count = segment.size();
     }
     if (!segment.is_draft) continue;
     ++passes.back().draft_count;
     passes.back().draft_anchor_count += segment.size();
   }
-  passes.back().end_row = intervals_.end_row;
+  passes.back().end_row = intervals_->end_row;
   return passes;
 }
 
@@ -220,8 +297,8 @@ bool DevicePasses::is_like_another(const std::vector<ForwardPass>& passes, size_
     if (like.size() != own.size()) continue;
     ++as_large;
     if (own.size() < 2) return true;
-    if (intervals_.signatures[like.begin + 1] == intervals_.signatures[own.begin + 1] &&
-        intervals_.signatures[like.end - 1] == intervals_.signatures[own.end - 1]) {
+    if (intervals_->signatures[like.begin + 1] == intervals_->signatures[own.begin + 1] &&
+        intervals_->signatures[like.end - 1] == intervals_->signatures[own.end - 1]) {
       return true;
     }
   }
@@ -250,10 +327,10 @@ void DevicePasses::mark_rows(FoundPasses& found) const {
     const Segment& segment = segments_[i];
     draft = segment.is_draft ? draft + 1 : 0;
     for (uint32_t anchor = segment.begin; anchor < segment.end; ++anchor) {
-      found.is_anchor[intervals_.anchors[anchor]] = segment.is_draft ? 2 : 1;
+      found.is_anchor[intervals_->anchors[anchor]] = segment.is_draft ? 2 : 1;
     }
     if (!segment.is_draft) continue;
-    const uint32_t end = i + 1 < segments_.size() ? row_of(segments_[i + 1]) : intervals_.end_row;
+    const uint32_t end = i + 1 < segments_.size() ? row_of(segments_[i + 1]) : intervals_->end_row;
     const auto begin_it = found.draft_of_row.begin() + row_of(segment);
     std::fill(begin_it, found.draft_of_row.begin() + end,
               static_cast<uint8_t>(std::min<uint32_t>(draft, 0xff)));
@@ -265,20 +342,22 @@ void DevicePasses::find(FoundPasses& found) {
   if (is_counted) {
     mark_every(options_.layers);
   } else {
-    is_boundary_ = find_boundaries(keys_, intervals_);
+    mark_boundaries();
   }
-  begins_outside_ = is_outside_layers(keys_, intervals_, is_boundary_, 0);
-  ends_outside_ = is_outside_layers(keys_, intervals_, is_boundary_, intervals_.last());
+  begins_outside_ = is_outside_layers(*keys_, *intervals_, is_boundary_, 0);
+  ends_outside_ = is_outside_layers(*keys_, *intervals_, is_boundary_, intervals_->last());
   segments_ = segments_between(is_boundary_);
   if (!is_counted) {
     find_drafts();
     separate_drafts();
+    if (is_overlapped_) separate_counted_drafts();
   }
-  std::vector<Boundary> boundaries(intervals_.last() + 1, Boundary::kNone);
+  std::vector<Boundary> boundaries(intervals_->last() + 1, Boundary::kNone);
   for (const Segment& segment : segments_) {
     boundaries[segment.begin] = segment.is_draft ? Boundary::kDraft : Boundary::kPass;
   }
-  splits_ = split_boundaries(table_, keys_, intervals_, boundaries, begins_outside_);
+  splits_ = split_boundaries(table_, *keys_, *intervals_, boundaries, begins_outside_);
+  count_late_rows();
   std::vector<ForwardPass> passes = make_passes();
   if (is_counted) {
     passes.back().is_cut_at_end = passes.back().anchor_count < options_.layers;
@@ -400,6 +479,46 @@ void add_anchor_findings(const CaptureTable& table, uint32_t by_gap_count, Found
   }
 }
 
+struct StreamOverlap {
+  uint64_t rows = 0;  // kernels that have a stream
+  uint64_t early = 0;
+};
+
+StreamOverlap count_stream_overlap(const CaptureTable& table) {
+  StreamOverlap overlap;
+  std::unordered_map<int32_t, int64_t> busy_until_ns;  // by stream, of one device
+  for (size_t row = 0; row < table.size(); ++row) {
+    if (row > 0 && table.device[row] != table.device[row - 1]) busy_until_ns.clear();
+    const KernelKind kind = table.kind[row];
+    if (kind != KernelKind::kCompute && kind != KernelKind::kAiCpu) continue;
+    if (table.stream[row] == CaptureTable::kNoStream) continue;
+    ++overlap.rows;
+    const auto [it, is_first] = busy_until_ns.try_emplace(table.stream[row], table.end_ns(row));
+    if (is_first) continue;
+    if (table.start_ns[row] < it->second) ++overlap.early;
+    it->second = std::max(it->second, table.end_ns(row));
+  }
+  return overlap;
+}
+
+void add_overlap_findings(const CaptureTable& table, uint64_t late_count, FoundPasses& found) {
+  if (late_count > 0) {
+    add_finding(found, Severity::kInfo, "passes-overlap",
+                fmt::format("{} rows that sample start after the next pass began, on streams of "
+                            "their own; they count as rows of the pass in which they start",
+                            late_count),
+                late_count);
+  }
+  const StreamOverlap overlap = count_stream_overlap(table);
+  if (overlap.early * kFewEarly > overlap.rows) {
+    add_finding(found, Severity::kWarning, "streams-overlap",
+                fmt::format("{} of {} rows begin before another one on their stream has ended; "
+                            "rows of several devices or ranks may be mixed",
+                            overlap.early, overlap.rows),
+                overlap.early);
+  }
+}
+
 // A kernel that nothing but its distances makes an anchor is believed when most passes that it
 // gives are of one size. Anything recurs somehow, also where nothing is a forward pass.
 Result<void> check_guess(const CaptureTable& table, const PassCounts& counts, FoundPasses& found) {
@@ -439,20 +558,25 @@ Result<FoundPasses> find_passes(const CaptureTable& table, const PassOptions& op
   found.is_anchor.assign(table.size(), 0);
   found.draft_of_row.assign(table.size(), 0);
   const KernelKeys keys = make_kernel_keys(table);
+  const KernelKeys main_keys = keys_on_anchor_streams(table, keys, choice.is_anchor);
   uint32_t by_gap_count = 0;
+  uint64_t late_count = 0;
   for (uint32_t first = 0; first < table.size();) {
     uint32_t end = first;
     while (end < table.size() && table.device[end] == table.device[first]) ++end;
-    AnchorIntervals intervals = make_anchor_intervals(keys, choice.is_anchor, first, end);
-    if (intervals.anchors.empty()) {
+    const DeviceRows all = {&keys, make_anchor_intervals(keys, choice.is_anchor, first, end)};
+    if (all.intervals.anchors.empty()) {
       add_finding(found, Severity::kWarning, "no-anchor",
                   fmt::format("{} {} has {} rows and no {}", table.device_word, table.device[first],
                               end - first, table.names[found.anchor]),
                   end - first);
     } else {
-      DevicePasses device(table, keys, std::move(intervals), options);
+      const DeviceRows main = {&main_keys,
+                               make_anchor_intervals(main_keys, choice.is_anchor, first, end)};
+      DevicePasses device(table, all, main, options);
       device.find(found);
       by_gap_count += device.by_gap_count();
+      late_count += device.late_count();
     }
     first = end;
   }
@@ -461,6 +585,7 @@ Result<FoundPasses> find_passes(const CaptureTable& table, const PassOptions& op
   if (choice.is_guess) GAPLESS_TRY(check_guess(table, counts, found));
   add_count_findings(options, counts, found);
   add_anchor_findings(table, by_gap_count, found);
+  add_overlap_findings(table, late_count, found);
   return found;
 }
 

@@ -5,8 +5,10 @@
 // Every layer of a model has one attention kernel: an anchor. Within a pass the kernels between one
 // anchor and the next repeat; where a pass ends and the next begins they do not. A pass is what
 // lies between two such places, so that no time, no gap and no number of layers has to be known.
+// Where sampling on a stream of its own goes on among the layers of the next pass, the stream of
+// the anchors decides.
 // How many anchors a pass has is found, and held against what the caller believes. Costs a few
-// passes over the rows: a million in well under a second, 8 bytes a row beside the result.
+// passes over the rows: a million in well under a second, 13 bytes a row beside the result.
 
 #pragma once
 
@@ -45,7 +47,10 @@ struct AnchorCandidate {
 //    as many anchors, or if it ends in kernels that no layer has; otherwise as cut;
 //  - a single pass whose first or last kernels are those of layers counts as cut there;
 //  - where no pass samples, none begins the capture and there is no gap, the row between two passes
-//    is at the largest gap that there is. Anchors and their numbers are not affected.
+//    is at the largest gap that there is. Anchors and their numbers are not affected;
+//  - whether sampling that is late is of this pass or of the one before: a row is of the pass in
+//    which it starts (finding "passes-overlap"), and a last pass that no other is like counts as
+//    cut if its own stream does not show that it ends.
 struct ForwardPass {
   int32_t device = CaptureTable::kNoDevice;
   uint32_t index = 0;  // among those of its device, in the order of time

@@ -498,6 +498,68 @@ TEST(FindPasses, WithoutNamesThePassBeginsAtTheGapOfMostPasses) {
   EXPECT_TRUE(found.passes[0].is_cut_at_start);
 }
 
+// The rows of stream 71 in the order of time among the others.
+void merge_streams(CaptureTable& table, int64_t delay_ns) {
+  for (size_t row = 0; row < table.size(); ++row) {
+    if (table.stream[row] == 71) table.start_ns[row] += delay_ns;
+  }
+  keep_rows(table, rows_in_order(table));
+}
+
+TEST(FindPasses, SamplingOfAnotherStreamCutsNoLayers) {
+  // A layer takes 6600 ns: the sampling of a pass lies 2, 5 and 9 layers into the next one.
+  for (const int64_t delay_ns : {15'000, 35'000, 61'000}) {
+    TableBuilder builder;
+    for (int pass = 0; pass < 4; ++pass) {
+      builder.add({"Range", "Slice", "GatherV2", "Cast"}).add(kLayer, 16).add({"Norm", "LmHead"});
+      builder.stream = 71;
+      builder.add({"ArgMaxV2"});
+      builder.stream = 2;
+    }
+    merge_streams(builder.table, delay_ns);
+    const FoundPasses found = found_in(builder.table);
+    EXPECT_EQ(anchor_counts(found), (Counts{16, 16, 16, 16})) << delay_ns;
+    for (const ForwardPass& pass : found.passes) EXPECT_EQ(pass.draft_count, 0u);
+    ASSERT_NE(finding(found, "passes-overlap"), nullptr);
+    EXPECT_EQ(finding(found, "passes-overlap")->count, 3u);
+    EXPECT_EQ(finding(found, "streams-overlap"), nullptr);
+  }
+}
+
+TEST(FindPasses, SamplingOfAnotherStreamTellsWhereTheAnchorsStreamDoesNot) {
+  // Nothing but layers on the anchors' stream: what is beside them is all there is to go by.
+  TableBuilder builder;
+  for (int pass = 0; pass < 4; ++pass) {
+    builder.add(kLayer, 16);
+    builder.stream = 71;
+    builder.add({"ArgMaxV2"});
+    builder.stream = 2;
+  }
+  const FoundPasses found = found_in(builder.table);
+  EXPECT_EQ(anchor_counts(found), (Counts{16, 16, 16, 16}));
+  EXPECT_EQ(finding(found, "passes-overlap"), nullptr);
+}
+
+TEST(FindPasses, RowsThatOverlapOnTheirStreamAreReportedWhenMany) {
+  for (const int every : {1, 5, 20}) {
+    TableBuilder builder;
+    add_pass(builder, 20);
+    for (size_t row = 0; row + 1 < builder.table.size(); ++row) {
+      if (row % static_cast<size_t>(every) == 0) builder.table.duration_ns[row] = 1500;
+    }
+    const FoundPasses found = found_in(builder.table);
+    const Finding* overlap = finding(found, "streams-overlap");
+    ASSERT_EQ(overlap != nullptr, every < 10) << every;
+    if (overlap == nullptr) continue;
+    EXPECT_EQ(overlap->severity, Severity::kWarning);
+    EXPECT_EQ(overlap->count, every == 1 ? 123u : 25u);
+    if (every != 1) continue;
+    EXPECT_EQ(overlap->text,
+              "123 of 124 rows begin before another one on their stream has ended; rows of "
+              "several devices or ranks may be mixed");
+  }
+}
+
 TEST(FindPasses, ASinglePassHasNoBoundary) {
   TableBuilder builder;
   add_pass(builder, 20);
