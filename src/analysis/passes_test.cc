@@ -119,6 +119,27 @@ TEST(FindPasses, Row31PartialFirstAndLastPassAreFlagged) {
   EXPECT_EQ(finding(found, "cut-passes")->count, 2u);
 }
 
+TEST(FindPasses, TheLastPassOfAFileThatBreaksOffIsCut) {
+  TableBuilder builder;
+  for (int pass = 0; pass < 3; ++pass) add_pass(builder, 4);
+  EXPECT_TRUE(found_in(builder.table).passes[2].is_whole());
+  builder.table.findings.push_back({Severity::kWarning, "row-cut-short", "a row", kNoIndex, 1});
+  const FoundPasses found = found_in(builder.table);
+  EXPECT_TRUE(found.passes[1].is_whole());
+  EXPECT_TRUE(found.passes[2].is_cut_at_end);
+}
+
+TEST(FindPasses, ATableWithoutPassesIsAnError) {
+  TableBuilder builder;
+  for (const int runs : {3, 7, 1, 12, 5}) {
+    builder.add({"Conv2D", "ReLU"}, runs).add({"Cast", "Fill", "Slice", "Range", "Log"});
+  }
+  const Result<FoundPasses> found = find_passes(builder.table);
+  ASSERT_FALSE(found.has_value());
+  EXPECT_NE(found.error().message.find("no attention kernel"), std::string::npos)
+      << found.error().message;
+}
+
 TEST(FindPasses, FlagsPassesThatMissOnlyWhatIsOutsideTheirLayers) {
   TableBuilder builder;
   builder.add({"EmbeddingLookup"}).add(kLayer, 4).add({"LmHead", "Softmax", "ArgMaxV2"});
