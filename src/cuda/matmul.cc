@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cuda/matmul.h"
+
+#include <algorithm>
+
+#include <cuda_runtime.h>
+
+namespace gapless {
+namespace {
+
+constexpr int64_t kPointerBytes = 16;
+constexpr int64_t kBufferBytes = 256;
+constexpr int64_t kArrivalBytes = 256;  // the counter has a line of its own
+constexpr int kDefaultStageBricks = 4;
+// Fewer are not worth a block: the pieces it leaves cost more than it reads.
+constexpr int64_t kMinBlockBricks = 4;
+constexpr int kMinRingSlots = 3;
+
+int form_index(int tokens) {
+  int index = 0;
+  while ((kMatmulTokenTile << index) < tokens) ++index;
+  return index;
+}
+
+// What a block leaves for another: each sum with the number of the launch.
+int64_t partial_bytes(const CudaMatmulConfig& config) {
+  return int64_t{config.blocks} * kMatmulTileRows * config.form.token_tiles * kMatmulTokenTile *
+         int64_t{sizeof(uint64_t)};
+}
+
+Result<void> check_shape(const CudaMatmulShape& shape, int tokens) {
+  GAPLESS_TRY(check_cuda_weights(shape.weights));
+  if (shape.output_dtype != DType::kBf16 && shape.output_dtype != DType::kF32)
+    return fail(ErrorCode::kInvalidInput, "{} output; the matmul on a GPU stores bf16 or f32",
+                dtype_name(shape.output_dtype));
+  if (tokens < 1 || tokens > kMatmulMaxTokens)
+    return fail(ErrorCode::kInvalidInput, "{} tokens; the matmul on a GPU takes 1 to {}", tokens,
+                kMatmulMaxTokens);
+  return {};
+}
+
+Result<void> check_tuning(const CudaMatmulTuning& tuning) {
+  if (tuning.stage_bricks < 0 || tuning.ring_slots < 0 || tuning.blocks < 0 ||
+      tuning.ring_slots > kMatmulMaxRingSlots)
+    return fail(ErrorCode::kInvalidInput,
+                "a matmul tuned to {} bricks a stage, {} slots (at most {}) and {} blocks",
+                tuning.stage_bricks, tuning.ring_slots, kMatmulMaxRingSlots, tuning.blocks);
+  return {};
+}
+
+Result<void> check_pointer(const void* pointer, int64_t alignment, const char* what) {
+  if (pointer == nullptr) return fail(ErrorCode::kInvalidInput, "a matmul without {}", what);
+  if (reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(alignment) != 0)
+    return fail(ErrorCode::kInvalidInput, "{} of a matmul do not begin at a multiple of {} bytes",
+                what, alignment);
+  return {};
+}
+
+Result<void> check_stride(int64_t stride, int64_t least, int64_t step, const char* what) {
+  if (stride < least || stride % step != 0)
+    return fail(ErrorCode::kInvalidInput,
+                "{} of a matmul are {} elements apart; a multiple of {} and at least {} is needed",
+                what, stride, step, least);
+  return {};
+}
+
+Result<void> check_residual(const CudaMatmulArgs& args, int64_t columns) {
+  if (args.residual == nullptr) return {};
+  if (args.residual_dtype != DType::kBf16 && args.residual_dtype != DType::kF32)
+    return fail(ErrorCode::kInvalidInput, "a residual of {}; the matmul on a GPU adds bf16 or f32",
+                dtype_name(args.residual_dtype));
+  GAPLESS_TRY(check_pointer(args.residual, dtype_bytes(args.residual_dtype), "residuals"));
+  return check_stride(args.residual_stride, columns, 1, "residuals");
+}
+
+MatmulLaunch launch_of(const CudaMatmulShape& shape, const CudaMatmulConfig& config,
+                       const CudaMatmulArgs& args) {
+  std::byte* workspace = static_cast<std::byte*>(args.workspace);
+  const int tiles = static_cast<int>(cuda_weight_tiles(shape.weights));
+  const int bricks_per_tile = static_cast<int>(cuda_weight_bricks_per_tile(shape.weights));
+  return {.weights = static_cast<const std::byte*>(args.weights),
+          .row_scales = args.weight_scales,
+          .x = static_cast<const std::byte*>(args.x),
+          .token_scales = args.token_scales,
+          .output = args.output,
+          .residual = args.residual,
+          .partials = workspace + kArrivalBytes,
+          .arrivals = reinterpret_cast<unsigned long long*>(workspace),
+          .x_stride = args.x_stride * dtype_bytes(shape.weights.dtype),
+          .output_stride = args.output_stride,
+          .residual_stride = args.residual_stride,
+          .tokens = args.tokens,
+          .columns = static_cast<int>(shape.weights.columns),
+          .tiles = tiles,
+          .bricks_per_tile = bricks_per_tile,
+          .blocks = config.blocks,
+          .block_bricks = tiles * bricks_per_tile / config.blocks,
+          .extra_bricks = tiles * bricks_per_tile % config.blocks,
+          .stage_bricks = config.stage_bricks,
+          .ring_slots = config.ring_slots,
+          .stage_bytes = matmul_stage_bytes(config.form.token_tiles, config.stage_bricks),
+          .token_stride = matmul_token_stride(config.stage_bricks),
+          .is_gated = shape.weights.is_gated,
+          .output_is_f32 = shape.output_dtype == DType::kF32,
+          .residual_is_f32 = args.residual_dtype == DType::kF32};
+}
+
+}  // namespace
+
+Result<CudaMatmulConfig> configure_cuda_matmul(const CudaMatmulShape& shape, int tokens,
+                                               const CudaLimits& limits,
+                                               const CudaMatmulTuning& tuning) {
+  GAPLESS_TRY(check_shape(shape, tokens));
+  GAPLESS_TRY(check_tuning(tuning));
+  CudaMatmulConfig config;
+  config.form.is_s8 = shape.weights.dtype == DType::kS8;
+  config.form.token_tiles = 1 << form_index(tokens);
+  config.stage_bricks = tuning.stage_bricks > 0 ? tuning.stage_bricks : kDefaultStageBricks;
+  const int64_t bricks =
+      cuda_weight_tiles(shape.weights) * cuda_weight_bricks_per_tile(shape.weights);
+  const int64_t blocks = tuning.blocks > 0 ? tuning.blocks : limits.sm_count;
+  config.blocks = static_cast<int>(
+      std::clamp<int64_t>(bricks / kMinBlockBricks, 1, std::max(blocks, int64_t{1})));
+  // With up to 16 tokens two blocks fit an SM: the next launch fills its ring while this one ends.
+  const int64_t half_sm = limits.shared_sm_bytes / 2 - limits.shared_reserved_bytes;
+  const int64_t slot_bytes = matmul_shared_bytes(config.form.token_tiles, config.stage_bricks, 1);
+  const int64_t slots = std::min(half_sm, limits.shared_block_bytes) / slot_bytes;
+  config.ring_slots =
+      tuning.ring_slots > 0
+          ? tuning.ring_slots
+          : static_cast<int>(std::clamp<int64_t>(slots, kMinRingSlots, kMatmulMaxRingSlots));
+  config.shared_bytes =
+      matmul_shared_bytes(config.form.token_tiles, config.stage_bricks, config.ring_slots);
+  if (config.shared_bytes > limits.shared_block_bytes)
+    return fail(ErrorCode::kInvalidInput,
+                "a matmul of {} tokens with {} stages of {} bricks needs {} bytes of shared memory "
+                "a block; {} has {}",
+                tokens, config.ring_slots, config.stage_bricks, config.shared_bytes, limits.name,
+                limits.shared_block_bytes);
+  return config;
+}
+
+Result<CudaMatmul> CudaMatmul::make(const CudaMatmulShape& shape, const CudaMatmulTuning& tuning) {
+  GAPLESS_TRY(check_shape(shape, shape.max_tokens));
+  const CudaLimits limits = GAPLESS_TRY(cuda_limits());
+  if (limits.compute_capability < 80)
+    return fail(ErrorCode::kInvalidInput, "{} has compute capability {}.{}; 8.0 is needed",
+                limits.name, limits.compute_capability / 10, limits.compute_capability % 10);
+  CudaMatmul matmul(shape);
+  for (int i = 0; i <= form_index(shape.max_tokens); ++i) {
+    const int tokens = std::min(kMatmulTokenTile << i, shape.max_tokens);
+    CudaMatmulConfig& config = matmul.configs_[static_cast<size_t>(i)];
+    config = GAPLESS_TRY(configure_cuda_matmul(shape, tokens, limits, tuning));
+    GAPLESS_TRY(check_cuda(matmul_prepare_kernel(config.form, config.shared_bytes),
+                           "taking shared memory for a matmul"));
+  }
+  return matmul;
+}
+
+const CudaMatmulConfig& CudaMatmul::config(int tokens) const {
+  return configs_[static_cast<size_t>(form_index(tokens))];
+}
+
+int64_t CudaMatmul::workspace_bytes() const {
+  return kArrivalBytes + partial_bytes(config(shape_.max_tokens));
+}
+
+Result<void> CudaMatmul::prepare(void* workspace, int64_t bytes, CudaStream stream) const {
+  if (workspace == nullptr || bytes < workspace_bytes())
+    return fail(ErrorCode::kInvalidInput, "a workspace of {} bytes; a matmul needs {}", bytes,
+                workspace_bytes());
+  return check_cuda(
+      cudaMemsetAsync(workspace, 0, static_cast<size_t>(bytes), static_cast<cudaStream_t>(stream)),
+      "clearing the workspace of a matmul");
+}
+
+Result<void> CudaMatmul::check_args(const CudaMatmulArgs& args) const {
+  const bool is_s8 = shape_.weights.dtype == DType::kS8;
+  if (args.tokens < 0 || args.tokens > shape_.max_tokens)
+    return fail(ErrorCode::kInvalidInput, "{} tokens; the matmul was made for at most {}",
+                args.tokens, shape_.max_tokens);
+  if (args.workspace_bytes < workspace_bytes())
+    return fail(ErrorCode::kInvalidInput, "a workspace of {} bytes; the matmul needs {}",
+                args.workspace_bytes, workspace_bytes());
+  GAPLESS_TRY(check_pointer(args.weights, kBufferBytes, "weights"));
+  GAPLESS_TRY(check_pointer(args.x, kPointerBytes, "tokens"));
+  GAPLESS_TRY(check_pointer(args.output, kPointerBytes, "outputs"));
+  GAPLESS_TRY(check_pointer(args.workspace, kBufferBytes, "workspaces"));
+  if (is_s8) {
+    GAPLESS_TRY(check_pointer(args.weight_scales, sizeof(float), "weight scales"));
+    GAPLESS_TRY(check_pointer(args.token_scales, sizeof(float), "token scales"));
+  }
+  GAPLESS_TRY(check_stride(args.x_stride, shape_.weights.k,
+                           kPointerBytes / dtype_bytes(shape_.weights.dtype), "tokens"));
+  GAPLESS_TRY(check_stride(args.output_stride, shape_.weights.columns, 2, "outputs"));
+  return check_residual(args, shape_.weights.columns);
+}
+
+Result<void> CudaMatmul::launch(const CudaMatmulArgs& args, CudaStream stream) const {
+  GAPLESS_TRY(check_args(args));
+  if (args.tokens == 0) return {};
+  const CudaMatmulConfig& used = config(args.tokens);
+  return check_cuda(matmul_launch_kernel(used.form, launch_of(shape_, used, args),
+                                         used.shared_bytes, args.starts_early, stream),
+                    "launching a matmul");
+}
+
+}  // namespace gapless

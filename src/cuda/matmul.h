@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// y = x W^T on the GPU for few tokens (1 .. 64), in one launch bound by how fast W can be read.
+//
+// bf16: sums in f32. s8 (A8W8): sums in int32, exact, then times the weight row's scale and times
+// the token's. What follows is that of kernels/matmul.h: SiLU(gate) x up for gated weights, plus
+// residual, cast to the output's type.
+//
+// Bricks of weights (matmul_pack.h) are cut evenly over the SMs, whatever the shape; tiles that are
+// cut are added in the order of k. Results depend on the weights' shape and the number of blocks
+// only: not on how many tokens there are, not on which block ends first.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "base/result.h"
+#include "cuda/device.h"
+#include "cuda/matmul_launch.h"
+#include "cuda/matmul_pack.h"
+
+namespace gapless {
+
+struct CudaMatmulShape {
+  CudaWeightShape weights;
+  DType output_dtype = DType::kBf16;  // or f32
+  int max_tokens = 0;                 // at most 64
+};
+
+// For measurements. 0: we choose. Results of s8 do not depend on it, those of bf16 on `blocks`.
+struct CudaMatmulTuning {
+  int stage_bricks = 0;  // of 8 KiB, copied together
+  int ring_slots = 0;    // stages in flight
+  int blocks = 0;
+};
+
+struct CudaMatmulArgs {
+  const void* weights = nullptr;         // packed, at 256 bytes
+  const float* weight_scales = nullptr;  // s8: packed
+  int tokens = 0;
+  const void* x = nullptr;  // [tokens][x_stride], of the weights' type, at 16 bytes
+  int64_t x_stride = 0;     // in elements; a multiple of 16 bytes
+  // [tokens]: scales of s8 rows; of bf16 rows a factor that was put off, or nothing.
+  const float* token_scales = nullptr;
+  const void* residual = nullptr;       // [tokens][residual_stride], or nothing; may be the output
+  DType residual_dtype = DType::kBf16;  // or f32
+  int64_t residual_stride = 0;
+  void* output = nullptr;     // [tokens][output_stride], at 16 bytes
+  int64_t output_stride = 0;  // an even number of elements
+  // Prepared, at 256 bytes, of one launch at a time. Matmuls may share one on a stream if they
+  // have equally many blocks and it was prepared with room for all.
+  void* workspace = nullptr;
+  int64_t workspace_bytes = 0;
+  // The launch may begin while the launch before it on the stream still runs, and then reads
+  // weights ahead: they and their scales must be older than that launch. The rest is waited for.
+  bool starts_early = false;
+};
+
+// What a launch takes. Needs no device itself.
+struct CudaMatmulConfig {
+  MatmulForm form;
+  int stage_bricks = 0;
+  int ring_slots = 0;
+  int blocks = 0;
+  int64_t shared_bytes = 0;
+};
+// With that many tokens.
+Result<CudaMatmulConfig> configure_cuda_matmul(const CudaMatmulShape& shape, int tokens,
+                                               const CudaLimits& limits,
+                                               const CudaMatmulTuning& tuning = {});
+
+class CudaMatmul {
+ public:
+  // Shapes that the kernel cannot do are errors with their numbers.
+  static Result<CudaMatmul> make(const CudaMatmulShape& shape, const CudaMatmulTuning& tuning = {});
+
+  const CudaMatmulShape& shape() const { return shape_; }
+  const CudaMatmulConfig& config(int tokens) const;
+  // Of a launch with up to max_tokens tokens.
+  int64_t workspace_bytes() const;
+
+  // Clears a workspace: once, and again after a launch that failed.
+  Result<void> prepare(void* workspace, int64_t bytes, CudaStream stream) const;
+  // Starts the matmul; returns before it is done.
+  Result<void> launch(const CudaMatmulArgs& args, CudaStream stream) const;
+
+ private:
+  static constexpr int kForms = 4;  // 8, 16, 32, 64 tokens
+
+  explicit CudaMatmul(const CudaMatmulShape& shape) : shape_(shape) {}
+  Result<void> check_args(const CudaMatmulArgs& args) const;
+
+  CudaMatmulShape shape_;
+  std::array<CudaMatmulConfig, kForms> configs_;
+};
+
+}  // namespace gapless

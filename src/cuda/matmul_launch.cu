@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Skinny matmuls on tensor cores: matmul.h says what they compute.
+//
+// Eight warps multiply 16 rows each, two copy weights and tokens ahead of them
+// (matmul_stages.cuh, matmul_sums.cuh). Weights are the 16-row operand, in the order of its
+// registers, and tokens the 8-column one, so that 16 tokens are no padding.
+//
+// Per brick of 8 KiB and 16 tokens a warp issues some 12 instructions that matter; at 4.5 TB/s on
+// 132 SMs there are 1700 issue slots for the eight of them. Everything is about bytes in flight.
+
+#include "cuda/matmul_launch.h"
+
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+#include "cuda/matmul_stages.cuh"
+#include "cuda/matmul_sums.cuh"
+#include "cuda/tensor_ops.cuh"
+
+namespace gapless {
+namespace {
+
+using namespace gapless::device;
+
+constexpr int kThreads = (kMatmulWarps + kMatmulCopyWarps) * kWarpLanes;
+
+template <bool kIsS8, int kTokenTiles>
+__device__ __forceinline__ void multiply_stages(const MatmulLaunch& launch, const StageRing& ring,
+                                                int warp, int lane) {
+  WarpSums<kIsS8, kTokenTiles> sums(warp, lane);
+  StageCursor cursor(launch);
+  sums.begin_piece(launch, cursor.tile);
+  wait_for_launch_before();  // token scales and the residual are its results
+  sums.load_token_scales(launch);
+  RingSlot place;
+  while (!cursor.is_done()) {
+    const int bricks = cursor.count(launch);
+    wait_for_phase(ring.full(place.slot), place.parity);
+#pragma unroll 4
+    for (int brick = 0; brick < bricks; ++brick) sums.add_brick(ring, place.slot, brick);
+    __syncwarp();  // every lane has read the stage
+    if (lane == 0) arrive(ring.free(place.slot));
+    place.advance(ring.slots);
+    const bool ends_piece = cursor.ends_piece(launch, bricks);
+    const int tile = cursor.tile;
+    cursor.advance(launch, bricks);
+    if (!ends_piece) continue;
+    sums.finish(launch, ring, tile);
+    if (cursor.is_done()) return;
+    sums.clear();
+    sums.begin_piece(launch, cursor.tile);
+  }
+}
+
+template <bool kIsS8, int kTokenTiles>
+__global__ void __launch_bounds__(kThreads, kTokenTiles < 8 ? 2 : 1)
+    matmul_kernel(const __grid_constant__ MatmulLaunch launch) {
+  extern __shared__ __align__(128) std::byte memory[];
+  const int warp = threadIdx.x / kWarpLanes;
+  const StageRing ring(memory, launch);
+  if (threadIdx.x == 0) ring.initialise();
+  __syncthreads();
+  let_next_launch_start();
+  if (warp >= kMatmulWarps) {
+    fill_ring(launch, ring, warp == kMatmulWarps);
+  } else {
+    multiply_stages<kIsS8, kTokenTiles>(launch, ring, warp, threadIdx.x % kWarpLanes);
+  }
+}
+
+// ---- From numbers to a kernel.
+
+using Kernel = void (*)(MatmulLaunch);
+
+template <bool kIsS8>
+Kernel kernel_of_tiles(int token_tiles) {
+  if (token_tiles == 1) return matmul_kernel<kIsS8, 1>;
+  if (token_tiles == 2) return matmul_kernel<kIsS8, 2>;
+  if (token_tiles == 4) return matmul_kernel<kIsS8, 4>;
+  if (token_tiles == 8) return matmul_kernel<kIsS8, 8>;
+  return nullptr;
+}
+
+Kernel kernel_of(const MatmulForm& form) {
+  return form.is_s8 ? kernel_of_tiles<true>(form.token_tiles)
+                    : kernel_of_tiles<false>(form.token_tiles);
+}
+
+}  // namespace
+
+int matmul_prepare_kernel(const MatmulForm& form, int64_t shared_bytes) {
+  const Kernel kernel = kernel_of(form);
+  if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                              cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(shared_bytes));
+}
+
+int matmul_launch_kernel(const MatmulForm& form, const MatmulLaunch& launch, int64_t shared_bytes,
+                         bool starts_early, void* stream) {
+  const Kernel kernel = kernel_of(form);
+  if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(launch.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(kThreads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &attribute;
+  config.numAttrs = starts_early ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, launch);
+}
+
+}  // namespace gapless

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A warp's sums: 16 rows of weights by all tokens, in registers, and what becomes of them.
+//
+// A lane (g = lane / 4, t = lane % 4) has, for each tile of 8 tokens, packed rows g and g + 8 of
+// tokens 2t and 2t + 1: {row g, 2t}, {row g, 2t + 1}, {row g + 8, 2t}, {row g + 8, 2t + 1}. Packing
+// makes the two rows neighbours of the output, or gate and up of one column.
+//
+// When a tile is cut over blocks, the block in which it begins adds the others' sums to its own, in
+// the order of k. That piece is the last one of its block, and the others' are their first ones:
+// when blocks have a tile and more each, they are there long before. A sum travels as 8 bytes with
+// the number of the launch, which says that it is there: no fence, no count, and nobody but the one
+// who needs it waits. (With fences and a counter a matmul took 1 us longer.)
+
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/matmul_stages.cuh"
+#include "cuda/tensor_ops.cuh"
+
+namespace gapless::device {
+
+__device__ __forceinline__ uint4 load_shared_vector(uint32_t address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address)
+               : "memory");
+  return v;
+}
+
+__device__ __forceinline__ void multiply_step(float (&c)[4], const uint4& a, uint32_t b0,
+                                              uint32_t b1) {
+  const uint32_t rows[4] = {a.x, a.y, a.z, a.w};
+  multiply_add<__nv_bfloat16>(c, rows, b0, b1);
+}
+__device__ __forceinline__ void multiply_step(int32_t (&c)[4], const uint4& a, uint32_t b0,
+                                              uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+}
+
+// Two sums and the launch they are of, each pair in one access.
+struct MarkedSums {
+  uint64_t first;
+  uint64_t second;
+};
+__device__ __forceinline__ uint64_t marked(uint32_t sum, uint32_t epoch) {
+  return uint64_t{epoch} << 32 | sum;
+}
+__device__ __forceinline__ void store_marked(MarkedSums* target, const MarkedSums& sums) {
+  asm volatile("st.relaxed.gpu.global.v2.b64 [%0], {%1, %2};" ::"l"(target), "l"(sums.first),
+               "l"(sums.second)
+               : "memory");
+}
+__device__ __forceinline__ MarkedSums load_marked(const MarkedSums* source) {
+  MarkedSums sums;
+  asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
+               : "=l"(sums.first), "=l"(sums.second)
+               : "l"(source)
+               : "memory");
+  return sums;
+}
+__device__ __forceinline__ bool is_of(const MarkedSums& sums, uint32_t epoch) {
+  return sums.first >> 32 == epoch && sums.second >> 32 == epoch;
+}
+__device__ __forceinline__ uint32_t bits_of(int32_t sum) { return static_cast<uint32_t>(sum); }
+__device__ __forceinline__ uint32_t bits_of(float sum) { return __float_as_uint(sum); }
+
+// SiLU(gate) x up.
+__device__ __forceinline__ float gated(float gate, float up) {
+  return __fmul_rn(__fdividef(gate, 1.0f + __expf(-gate)), up);
+}
+
+template <bool kIsS8, int kTokenTiles>
+class WarpSums {
+ public:
+  using Sum = std::conditional_t<kIsS8, int32_t, float>;
+
+  __device__ WarpSums(int warp, int lane) : warp_(warp), lane_(lane) { clear(); }
+
+  __device__ void clear() {
+#pragma unroll
+    for (int tile = 0; tile < kTokenTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums_[tile][i] = 0;
+    }
+  }
+
+  // Scales are on their way long before the sums are complete.
+  __device__ void load_token_scales(const MatmulLaunch& launch) {
+#pragma unroll
+    for (int tile = 0; tile < kTokenTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int token = first_token(tile) + i;
+        const bool has_scale = launch.token_scales != nullptr && token < launch.tokens;
+        token_scales_[tile][i] = has_scale ? __ldcg(launch.token_scales + token) : 1.0f;
+      }
+    }
+  }
+  // What is needed at the end of a piece of this tile, ahead of it.
+  __device__ void begin_piece(const MatmulLaunch& launch, int tile) {
+    const int begin = tile * launch.bricks_per_tile;
+    first_block_ = block_of_brick(launch, begin);
+    last_block_ = block_of_brick(launch, begin + launch.bricks_per_tile - 1);
+    if constexpr (kIsS8) {
+      const float* scales = launch.row_scales + tile * kMatmulTileRows + warp_ * 16 + lane_ / 4;
+      row_scales_[0] = __ldg(scales);
+      row_scales_[1] = __ldg(scales + 8);
+    }
+  }
+
+  // One brick: two steps of 32 bytes of k. A lane's 16 bytes of a token serve both.
+  __device__ void add_brick(const StageRing& ring, int slot, int brick) {
+    const uint32_t weights = ring.weights(slot) + brick * kMatmulBrickBytes +
+                             warp_ * (kMatmulBrickBytes / kMatmulWarps) + lane_ * 16;
+    const uint32_t tokens = ring.tokens(slot) + lane_ / 4 * ring.token_stride +
+                            brick * kMatmulUnitBytes + lane_ % 4 * 16;
+    const uint4 first = load_shared_vector(weights);
+    const uint4 second = load_shared_vector(weights + 16 * kWarpLanes);
+#pragma unroll
+    for (int tile = 0; tile < kTokenTiles; ++tile) {
+      const uint4 x = load_shared_vector(tokens + tile * kMatmulTokenTile * ring.token_stride);
+      multiply_step(sums_[tile], first, x.x, x.y);
+      multiply_step(sums_[tile], second, x.z, x.w);
+    }
+  }
+
+  // The sums of this block's piece of a tile become output, or go to the block that does that.
+  __device__ void finish(const MatmulLaunch& launch, const StageRing& ring, int tile) {
+    if (first_block_ != last_block_) {
+      wait_for_phase(ring.epoch_barrier(), 0);
+      const uint32_t epoch = load_shared(ring.epoch());
+      if (block_index(launch) != first_block_) return send(launch, epoch);
+      for (int block = first_block_ + 1; block <= last_block_; block += kPieceBatch) {
+        add_pieces(launch, block, epoch);
+      }
+    }
+    store(launch, tile);
+  }
+
+ private:
+  // Pieces of a tile that are read together, so that their latency is waited for once.
+  static constexpr int kPieceBatch = kTokenTiles < 4 ? 4 / kTokenTiles : 1;
+  static constexpr int kPieceVectors = 2 * kTokenTiles;
+  static constexpr int kMaxTries = 1 << 22;  // a second or more
+
+  __device__ int first_token(int tile) const { return tile * kMatmulTokenTile + lane_ % 4 * 2; }
+
+  // Where a block leaves its piece. It has one at most: that with its first bricks.
+  __device__ MarkedSums* piece(const MatmulLaunch& launch, int block) const {
+    return static_cast<MarkedSums*>(launch.partials) +
+           (int64_t{block} * kMatmulWarps + warp_) * kPieceVectors * kWarpLanes + lane_;
+  }
+
+  __device__ void send(const MatmulLaunch& launch, uint32_t epoch) const {
+    MarkedSums* target = piece(launch, block_index(launch));
+#pragma unroll
+    for (int i = 0; i < kPieceVectors; ++i) {
+      const Sum* pair = sums_[i / 2] + i % 2 * 2;
+      store_marked(target + i * kWarpLanes,
+                   {marked(bits_of(pair[0]), epoch), marked(bits_of(pair[1]), epoch)});
+    }
+  }
+
+  // Blocks `block` and some behind it. Their bricks come after this block's, and they have a lower
+  // blockIdx: they started before it.
+  __device__ __forceinline__ void add_pieces(const MatmulLaunch& launch, int block,
+                                             uint32_t epoch) {
+    MarkedSums pieces[kPieceBatch][kPieceVectors];
+    bool are_there = false;
+    for (int tries = 0; !are_there; ++tries) {
+      if (tries == kMaxTries) __trap();
+      are_there = true;
+#pragma unroll
+      for (int p = 0; p < kPieceBatch; ++p) {
+        const MarkedSums* source = piece(launch, min(block + p, last_block_));
+#pragma unroll
+        for (int i = 0; i < kPieceVectors; ++i) {
+          pieces[p][i] = load_marked(source + i * kWarpLanes);
+        }
+      }
+#pragma unroll
+      for (int p = 0; p < kPieceBatch; ++p) {
+#pragma unroll
+        for (int i = 0; i < kPieceVectors; ++i) are_there &= is_of(pieces[p][i], epoch);
+      }
+    }
+#pragma unroll
+    for (int p = 0; p < kPieceBatch; ++p) {
+      if (block + p > last_block_) break;
+#pragma unroll
+      for (int i = 0; i < kPieceVectors; ++i) {
+        add(sums_[i / 2][i % 2 * 2], pieces[p][i].first);
+        add(sums_[i / 2][i % 2 * 2 + 1], pieces[p][i].second);
+      }
+    }
+  }
+
+  __device__ static void add(int32_t& sum, uint64_t word) { sum += static_cast<int32_t>(word); }
+  __device__ static void add(float& sum, uint64_t word) {
+    sum += __uint_as_float(static_cast<uint32_t>(word));
+  }
+
+  __device__ float value(int tile, int row, int token) const {
+    float result = static_cast<float>(sums_[tile][2 * row + token]);
+    if constexpr (kIsS8) result = __fmul_rn(result, row_scales_[row]);
+    return __fmul_rn(result, token_scales_[tile][token]);
+  }
+
+  __device__ void store(const MatmulLaunch& launch, int tile) const {
+    const int column = launch.is_gated ? tile * (kMatmulTileRows / 2) + warp_ * 8 + lane_ / 4
+                                       : tile * kMatmulTileRows + warp_ * 16 + lane_ / 4 * 2;
+    if (column >= launch.columns) return;
+#pragma unroll
+    for (int i = 0; i < kTokenTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int token = first_token(i) + j;
+        if (token >= launch.tokens) continue;
+        const float low = value(i, 0, j);
+        const float high = value(i, 1, j);
+        if (launch.is_gated) {
+          store_one(launch, token, column, gated(low, high));
+        } else {
+          store_pair(launch, token, column, low, high);
+        }
+      }
+    }
+  }
+
+  __device__ static float residual_at(const MatmulLaunch& launch, int64_t at) {
+    if (launch.residual_is_f32) return __ldcg(static_cast<const float*>(launch.residual) + at);
+    const uint16_t* bits = static_cast<const uint16_t*>(launch.residual) + at;
+    return __uint_as_float(uint32_t{__ldcg(bits)} << 16);
+  }
+  __device__ static void store_one(const MatmulLaunch& launch, int token, int column,
+                                   float result) {
+    if (launch.residual != nullptr) {
+      result += residual_at(launch, token * launch.residual_stride + column);
+    }
+    const int64_t at = token * launch.output_stride + column;
+    if (launch.output_is_f32) {
+      static_cast<float*>(launch.output)[at] = result;
+    } else {
+      static_cast<__nv_bfloat16*>(launch.output)[at] = __float2bfloat16_rn(result);
+    }
+  }
+  __device__ static void store_pair(const MatmulLaunch& launch, int token, int column, float low,
+                                    float high) {
+    if (launch.residual != nullptr) {
+      const int64_t residual = token * launch.residual_stride + column;
+      low += residual_at(launch, residual);
+      high += residual_at(launch, residual + 1);
+    }
+    const int64_t at = token * launch.output_stride + column;
+    if (launch.output_is_f32) {
+      *reinterpret_cast<float2*>(static_cast<float*>(launch.output) + at) = make_float2(low, high);
+    } else {
+      *reinterpret_cast<uint32_t*>(static_cast<uint16_t*>(launch.output) + at) =
+          pack_pair<__nv_bfloat16>(low, high);
+    }
+  }
+
+  int warp_;
+  int lane_;
+  int first_block_ = 0;  // of those that have pieces of the present tile
+  int last_block_ = 0;
+  Sum sums_[kTokenTiles][4];
+  float token_scales_[kTokenTiles][2];
+  float row_scales_[2] = {1.0f, 1.0f};
+};
+
+}  // namespace gapless::device
