@@ -6,21 +6,15 @@
 //
 // usage: cuda_attention_bench [--quick] [--main] [--tune] [--json FILE]
 //
-// A figure is the time of one launch in a CUDA graph of many. Launches go round several sets of
-// pages, together far larger than L2. A row says the median over the graph's replays and their
-// range.
+// cuda_bench_support.h says how figures are taken; the sets are of pages.
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <functional>
 #include <random>
 #include <string>
 #include <vector>
 
-#include <cuda_runtime.h>
-
-#include "bench/cuda_bench_kernels.h"
+#include "bench/cuda_bench_support.h"
 #include "cuda/attention.h"
 #include "cuda/device.h"
 #include "cuda/kv_pages.h"
@@ -28,10 +22,7 @@
 namespace gapless {
 namespace {
 
-constexpr int64_t kRotatedBytes = int64_t{768} << 20;  // over which the launches of a graph go
 constexpr int kMaxSets = 512;
-constexpr int kMinLaunches = 16;
-constexpr double kWarmUs = 30e3;  // before a graph is timed: clocks take that long to rise
 
 struct Case {
   std::string name;
@@ -45,91 +36,6 @@ struct Case {
   CudaAttentionTuning tuning;
   bool starts_early = false;
 };
-
-struct TimedRow {
-  std::string name;
-  double median_us = 0.0;
-  double min_us = 0.0;
-  double max_us = 0.0;
-  double bytes = 0.0;
-
-  double rate() const { return bytes / median_us * 1e-6; }  // TB/s
-};
-
-struct Options {
-  bool is_quick = false;
-  bool tunes = false;
-  bool has_all_shapes = true;
-  std::string json_path;
-};
-
-// ---- Timing.
-
-using Launch = std::function<Result<void>(int index, CudaStream stream)>;
-
-// What a graph needs, destroyed with it.
-struct Capture {
-  cudaStream_t stream = nullptr;
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  cudaEvent_t begin = nullptr;
-  cudaEvent_t end = nullptr;
-
-  ~Capture() {
-    if (begin != nullptr) static_cast<void>(cudaEventDestroy(begin));
-    if (end != nullptr) static_cast<void>(cudaEventDestroy(end));
-    if (exec != nullptr) static_cast<void>(cudaGraphExecDestroy(exec));
-    if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
-    if (stream != nullptr) static_cast<void>(cudaStreamDestroy(stream));
-  }
-};
-
-Result<void> capture_launches(Capture& capture, int launches, const Launch& launch) {
-  GAPLESS_TRY(check_cuda(cudaStreamCreate(&capture.stream), "making a stream"));
-  GAPLESS_TRY(check_cuda(cudaEventCreate(&capture.begin), "making an event"));
-  GAPLESS_TRY(check_cuda(cudaEventCreate(&capture.end), "making an event"));
-  GAPLESS_TRY(check_cuda(cudaStreamBeginCapture(capture.stream, cudaStreamCaptureModeGlobal),
-                         "beginning a graph"));
-  for (int i = 0; i < launches; ++i) GAPLESS_TRY(launch(i, capture.stream));
-  GAPLESS_TRY(check_cuda(cudaStreamEndCapture(capture.stream, &capture.graph), "ending a graph"));
-  return check_cuda(cudaGraphInstantiate(&capture.exec, capture.graph, 0), "making a graph");
-}
-
-Result<double> time_replay(const Capture& capture) {
-  GAPLESS_TRY(check_cuda(cudaEventRecord(capture.begin, capture.stream), "recording an event"));
-  GAPLESS_TRY(check_cuda(cudaGraphLaunch(capture.exec, capture.stream), "launching a graph"));
-  GAPLESS_TRY(check_cuda(cudaEventRecord(capture.end, capture.stream), "recording an event"));
-  GAPLESS_TRY(check_cuda(cudaEventSynchronize(capture.end), "running a graph"));
-  float ms = 0.0f;
-  GAPLESS_TRY(check_cuda(cudaEventElapsedTime(&ms, capture.begin, capture.end), "reading events"));
-  return 1e3 * static_cast<double>(ms);
-}
-
-Result<TimedRow> time_graph(const std::string& name, double bytes, int launches, int replays,
-                            const Launch& launch) {
-  Capture capture;
-  GAPLESS_TRY(capture_launches(capture, launches, launch));
-  double warm_us = 0.0;
-  while (warm_us < kWarmUs) warm_us += GAPLESS_TRY(time_replay(capture));
-  std::vector<double> times;
-  for (int replay = 0; replay < replays; ++replay) {
-    times.push_back(GAPLESS_TRY(time_replay(capture)) / launches);
-  }
-  std::sort(times.begin(), times.end());
-  return TimedRow{name, times[times.size() / 2], times.front(), times.back(), bytes};
-}
-
-Result<TimedRow> time_read(const DeviceBuffer& memory, int64_t bytes, int replays) {
-  const CudaLimits limits = GAPLESS_TRY(cuda_limits());
-  const int sets = static_cast<int>(std::max<int64_t>(memory.bytes() / bytes, 1));
-  const std::string name = "read " + std::to_string(bytes >> 20) + " MiB a launch";
-  const Launch launch = [&](int index, CudaStream stream) {
-    const std::byte* at = memory.data() + index % sets * bytes;
-    return check_cuda(start_reading(at, bytes, limits.sm_count, memory.data(), stream),
-                      "launching a read");
-  };
-  return time_graph(name, static_cast<double>(bytes), std::max(sets, 4), replays, launch);
-}
 
 // ---- A case on the device.
 
@@ -147,14 +53,6 @@ Result<DeviceBuffer> uploaded(const std::vector<T>& values, const char* what) {
   const int64_t bytes = static_cast<int64_t>(values.size() * sizeof(T));
   DeviceBuffer buffer = GAPLESS_TRY(DeviceBuffer::allocate(bytes, what));
   GAPLESS_TRY(buffer.copy_from_host(values.data(), bytes));
-  return buffer;
-}
-
-Result<DeviceBuffer> random_elements(int64_t bytes, bool is_bf16, uint64_t seed, const char* what) {
-  DeviceBuffer buffer = GAPLESS_TRY(DeviceBuffer::allocate(bytes, what));
-  uint16_t* values = reinterpret_cast<uint16_t*>(buffer.data());
-  GAPLESS_TRY(check_cuda(start_filling(values, bytes / 2, is_bf16, seed), "filling memory"));
-  GAPLESS_TRY(synchronize(nullptr));
   return buffer;
 }
 
@@ -328,91 +226,18 @@ void add_sweep(std::vector<Case>& cases) {
   cases.push_back(named(small_pages, "ctx 4096"));
 }
 
-void print_row(const TimedRow& row, double ceiling) {
-  std::printf("%-58s %8.2f us (%.2f-%.2f) %6.3f TB/s %5.1f %%\n", row.name.c_str(), row.median_us,
-              row.min_us, row.max_us, row.rate(), 100.0 * row.rate() / ceiling);
-  std::fflush(stdout);
-}
-
-Result<void> write_json(const std::vector<TimedRow>& rows, double ceiling, const CudaLimits& limits,
-                        const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "w");
-  if (file == nullptr) return fail(ErrorCode::kSystem, "{}: cannot be written", path);
-  std::fprintf(file, "{\n \"gpu\": \"%s\",\n \"ceiling_tb_s\": %.4f,\n \"rows\": [",
-               limits.name.c_str(), ceiling);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const TimedRow& row = rows[i];
-    std::fprintf(file,
-                 "%s\n  {\"what\": \"%s\", \"median_us\": %.3f, \"min_us\": %.3f, "
-                 "\"max_us\": %.3f, \"bytes\": %.0f, \"tb_s\": %.4f, \"share_of_ceiling\": %.4f}",
-                 i == 0 ? "" : ",", row.name.c_str(), row.median_us, row.min_us, row.max_us,
-                 row.bytes, row.rate(), row.rate() / ceiling);
-  }
-  std::fprintf(file, "\n ]\n}\n");
-  if (std::fclose(file) != 0) return fail(ErrorCode::kSystem, "{}: cannot be written", path);
-  return {};
-}
-
-Result<std::vector<TimedRow>> time_ceilings(int replays) {
-  const DeviceBuffer memory =
-      GAPLESS_TRY(random_elements(int64_t{4} << 30, true, 9, "memory to read"));
-  std::vector<TimedRow> rows;
-  for (const int64_t mib : {4096, 256}) {
-    rows.push_back(GAPLESS_TRY(time_read(memory, mib << 20, replays)));
-  }
-  return rows;
-}
-
-Result<void> measure(const Options& options) {
-  const CudaLimits limits = GAPLESS_TRY(cuda_limits());
-  const int replays = options.is_quick ? 5 : 25;
-  std::vector<TimedRow> rows = GAPLESS_TRY(time_ceilings(replays));
-  const double ceiling = rows.front().rate();
-  std::printf("%s, %d SMs; shares are of %.3f TB/s\n", limits.name.c_str(), limits.sm_count,
-              ceiling);
-  for (const TimedRow& row : rows) print_row(row, ceiling);
+Result<void> measure(const CudaBenchOptions& options, const AddRow& add_row) {
   std::vector<Case> cases;
   add_main(cases);
   if (options.tunes) add_tuning(cases);
   if (options.has_all_shapes) add_sweep(cases);
-  for (const Case& c : cases) {
-    rows.push_back(GAPLESS_TRY(time_case(c, replays)));
-    print_row(rows.back(), ceiling);
-  }
-  if (options.json_path.empty()) return {};
-  return write_json(rows, ceiling, limits, options.json_path);
-}
-
-Result<Options> parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--quick") {
-      options.is_quick = true;
-    } else if (argument == "--tune") {
-      options.tunes = true;
-    } else if (argument == "--main") {
-      options.has_all_shapes = false;
-    } else if (argument == "--json" && i + 1 < argc) {
-      options.json_path = argv[++i];
-    } else {
-      return fail(ErrorCode::kUsage, "unknown option {}", argument);
-    }
-  }
-  return options;
+  for (const Case& c : cases) add_row(GAPLESS_TRY(time_case(c, options.replays())));
+  return {};
 }
 
 }  // namespace
 }  // namespace gapless
 
 int main(int argc, char** argv) {
-  const gapless::Result<gapless::Options> options = gapless::parse(argc, argv);
-  if (!options) {
-    std::fprintf(stderr, "cuda_attention_bench: %s\n", options.error().message.c_str());
-    return 2;
-  }
-  const gapless::Result<void> done = gapless::measure(*options);
-  if (done) return 0;
-  std::fprintf(stderr, "cuda_attention_bench: error: %s\n", done.error().message.c_str());
-  return 1;
+  return gapless::run_cuda_bench(argc, argv, "cuda_attention_bench", {256}, gapless::measure);
 }

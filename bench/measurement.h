@@ -66,6 +66,8 @@ Result<std::vector<Row>> read_rows(const std::string& path);
 
 // ---- The process.
 
+// Adds up the words of the mapped file: the limit of whoever reads it.
+Result<void> pass_over_file(const std::string& path);
 // Keeps the calling thread on one core. False where that is not possible.
 bool pin_thread(int core);
 int64_t thread_cpu_ns();

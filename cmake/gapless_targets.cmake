@@ -74,15 +74,13 @@ function(gapless_benchmark name)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} gapless_warnings)
 endfunction()
 
-# gapless_cuda_objects(<name> a.cu ...): device code, for every GPU that we know. CMake 3.25 does
-# not know C++20 for nvcc 13, so the flag is ours, and the C++ standard must not be taken over.
+# gapless_cuda_objects(<name> a.cu ...): device code, for every GPU that we know.
 function(gapless_cuda_objects name)
-  unset(CMAKE_CXX_STANDARD)
   add_library(${name} OBJECT ${ARGN})
   set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES OFF POSITION_INDEPENDENT_CODE ON)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
   target_compile_options(${name} PRIVATE
-    -std=c++20 -O3 -Werror=all-warnings
+    -Werror=all-warnings
     "SHELL:-gencode arch=compute_90a,code=sm_90a"
     "SHELL:-gencode arch=compute_80,code=sm_80"
     "SHELL:-gencode arch=compute_80,code=compute_80")

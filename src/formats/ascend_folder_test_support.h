@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/temporary_directory.h"
 #include "formats/ascend_csv_test_support.h"
+#include "trace/capture_table_test_support.h"
 
 namespace gapless {
 
@@ -116,18 +117,6 @@ inline const Finding* find_finding(const CaptureTable& table, std::string_view c
     if (finding.code == code) return &finding;
   }
   return nullptr;
-}
-
-inline std::string finding_text(const CaptureTable& table, std::string_view code) {
-  const Finding* finding = find_finding(table, code);
-  return finding == nullptr ? "(none)" : finding->text;
-}
-
-inline std::string property_of(const CaptureTable& table, std::string_view key) {
-  for (const Property& property : table.properties) {
-    if (property.key == key) return property.value;
-  }
-  return "(none)";
 }
 
 inline InputStream stream_of_text(std::string_view text, std::string name) {

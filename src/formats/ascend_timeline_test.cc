@@ -27,7 +27,7 @@ void expect_the_rows(const CaptureTable& table) {
   EXPECT_EQ(table.stream[2], CaptureTable::kNoStream);
   EXPECT_EQ(table.device[2], 3);
   EXPECT_EQ(text_of(table, table.type[2]), "hcom_allReduce_");
-  expect_sound(table);
+  expect_sound_timeline(table);
 }
 
 TEST(AscendTimeline, ReadsKernelsCopiesAndCollectives) {

@@ -17,6 +17,7 @@
 
 #include "formats/database.h"
 #include "trace/capture_table.h"
+#include "trace/capture_table_test_support.h"
 
 namespace gapless {
 
@@ -63,38 +64,8 @@ inline uint64_t finding_number(const CaptureTable& table, std::string_view code)
   return count;
 }
 
-inline std::string finding_text(const CaptureTable& table, std::string_view code) {
-  for (const Finding& finding : table.findings) {
-    if (finding.code == code) return finding.text;
-  }
-  return "";
-}
-
 inline std::string_view name_at(const CaptureTable& table, uint32_t id) {
   return id == kNoIndex ? "(none)" : table.names[id];
-}
-
-inline std::string property_of(const CaptureTable& table, std::string_view key) {
-  for (const Property& property : table.properties) {
-    if (property.key == key) return property.value;
-  }
-  return "";
-}
-
-// What holds for every table that a reader makes.
-inline void expect_sound(const CaptureTable& table) {
-  uint64_t row_count = 0;
-  for (const KernelSource& source : table.sources) row_count += source.row_count;
-  EXPECT_EQ(row_count, table.size() + table.dropped_count);
-  for_each_kernel_column(table, [&table](const auto& column) {
-    EXPECT_TRUE(column.empty() || column.size() == table.size());
-  });
-  for (size_t row = 0; row < table.size(); ++row) {
-    EXPECT_GE(table.duration_ns[row], 0);
-    EXPECT_LT(table.name[row], table.names.size());
-    if (row == 0 || table.device[row] != table.device[row - 1]) continue;
-    EXPECT_GE(table.start_ns[row], table.start_ns[row - 1]);
-  }
 }
 
 }  // namespace gapless

@@ -90,7 +90,7 @@ TEST(JsonKernels, GivesARowLessNeverMoreForEveryByteLess) {
         ASSERT_NE(table.error().message.find("t.json: "), std::string::npos);
         continue;
       }
-      expect_sound(*table);
+      expect_sound_timeline(*table);
       ASSERT_GE(table->size(), before) << bytes;
       before = table->size();
       const bool is_whole = bytes == text.size();

@@ -15,6 +15,7 @@
 
 #include "formats/json_kernels.h"
 #include "trace/capture_table.h"
+#include "trace/capture_table_test_support.h"
 
 namespace gapless {
 
@@ -45,25 +46,10 @@ inline std::string text_of(const CaptureTable& table, uint32_t id) {
   return id == kNoIndex ? "(none)" : std::string(table.names[id]);
 }
 
-inline std::string property_of(const CaptureTable& table, std::string_view key) {
-  for (const Property& property : table.properties) {
-    if (property.key == key) return property.value;
-  }
-  return "(none)";
-}
-
-// What every table must be, whatever was in the file.
-inline void expect_sound(const CaptureTable& table) {
-  for (size_t row = 0; row < table.size(); ++row) {
-    ASSERT_GE(table.duration_ns[row], 0);
-    ASSERT_LT(table.name[row], table.names.size());
-    ASSERT_LT(table.type[row], table.names.size());
-    ASSERT_LT(table.source[row], table.sources.size());
-    if (row > 0 && table.device[row] == table.device[row - 1]) {
-      ASSERT_LE(table.start_ns[row - 1], table.start_ns[row]);
-    }
-  }
-  ASSERT_TRUE(table.launch_ns.empty() || table.launch_ns.size() == table.size());
+// Events of a timeline always have a name, and so a type.
+inline void expect_sound_timeline(const CaptureTable& table) {
+  expect_sound(table);
+  for (const uint32_t type : table.type) ASSERT_NE(type, kNoIndex);
 }
 
 // --- Kineto ---

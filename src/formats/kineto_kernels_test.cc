@@ -27,7 +27,7 @@ TEST(KinetoKernels, ReadsKernelsWithLaunchStepAndShapes) {
             "void at::native::add_kernel<4, std::array<char*, 3> >(int, float)");
   EXPECT_EQ(text_of(table, table.input_shapes[1]), "2,4096;4096;");
   EXPECT_EQ(text_of(table, table.step[1]), "3") << "by its launch: it starts behind the step";
-  expect_sound(table);
+  expect_sound_timeline(table);
 }
 
 TEST(KinetoKernels, ListsCopiesInOrderOfTimeAndWithoutLaunch) {

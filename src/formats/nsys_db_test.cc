@@ -90,11 +90,7 @@ Result<CaptureTable> read_text(std::string_view text, const CaptureReadOptions& 
 }
 
 CaptureTable read_sql(const std::string& sql, const CaptureReadOptions& options = {}) {
-  Result<CaptureTable> table = read_text(database_text(sql), options);
-  EXPECT_TRUE(table.has_value()) << table.error().message;
-  if (!table) return {};
-  expect_sound(*table);
-  return std::move(*table);
+  return sound_table(read_text(database_text(sql), options));
 }
 
 TEST(NsysDb, ReadsKernelsCopiesAndFills) {

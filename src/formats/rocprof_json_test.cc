@@ -75,7 +75,7 @@ void expect_the_rows(const CaptureTable& table) {
   EXPECT_EQ(text_of(table, table.type[2]), "add");
   EXPECT_EQ(table.launch_ns[2], 1'736'408'883'704'642'001);
   EXPECT_EQ(count_of(table, "graph-launches"), 1u);
-  expect_sound(table);
+  expect_sound_timeline(table);
 }
 
 TEST(RocprofJson, ReadsDispatchesAndCopies) {
@@ -171,7 +171,7 @@ TEST(RocprofJson, ReadsAFileThatIsCutAnywhere) {
       ASSERT_EQ(before, 0u);
       continue;
     }
-    expect_sound(*table);
+    expect_sound_timeline(*table);
     ASSERT_GE(table->size(), before);
     ASSERT_EQ(count_of(*table, "cut-short"), 1u) << bytes;
     before = table->size();
