@@ -74,7 +74,8 @@ function(gapless_benchmark name)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} gapless_warnings)
 endfunction()
 
-# gapless_cuda_objects(<name> a.cu ...): device code, for every GPU that we know.
+# gapless_cuda_objects(<name> a.cu ...): device code, for Hopper and, as PTX that the driver compiles
+# when a program starts, for all others from Ampere on.
 function(gapless_cuda_objects name)
   add_library(${name} OBJECT ${ARGN})
   set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES OFF POSITION_INDEPENDENT_CODE ON)
@@ -82,7 +83,6 @@ function(gapless_cuda_objects name)
   target_compile_options(${name} PRIVATE
     -Werror=all-warnings
     "SHELL:-gencode arch=compute_90a,code=sm_90a"
-    "SHELL:-gencode arch=compute_80,code=sm_80"
     "SHELL:-gencode arch=compute_80,code=compute_80")
 endfunction()
 

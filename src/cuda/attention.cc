@@ -15,8 +15,16 @@ namespace {
 constexpr int64_t kStatusBytes = 256;  // the status word has a line of its own
 constexpr int64_t kPointerBytes = 16;
 constexpr int kQueryBlock = 8;
-// Of keys and values, on their way into an SM. More only makes every other load wait longer.
+// Of keys and values, on their way into an SM. Half of them keep the memory busy, and with more
+// every other load waits longer; but a launch that starts early reads them before it may go on, and
+// a launch with little to read waits for memory all the time.
 constexpr int64_t kRingBytes = 128 << 10;
+constexpr int64_t kUsedRingBytes = 64 << 10;
+constexpr int kManyTiles = 16;  // of a warp; a launch with less has little to read
+constexpr int kLeastStaged = 2;
+constexpr int kLeastQueryBuffers = 2;
+// What a pair takes, however short it is, as tiles.
+constexpr int kPairTiles = 1;
 constexpr float kLog2E = 1.44269504088896340736f;
 
 int64_t partial_bytes(const CudaAttentionShape& shape) {
@@ -79,17 +87,24 @@ Result<void> check_chunk(const CudaAttentionShape& shape, const AttentionForm& f
 }
 
 // As much of what we would like as fits: fewer buffers first, then a shorter ring.
-bool fit_shared_memory(CudaAttentionConfig& config, int group, int64_t most_bytes) {
+bool fit_shared_memory(CudaAttentionConfig& config, const CudaAttentionShape& shape,
+                       int64_t most_bytes) {
+  AttentionBuffers& buffers = config.buffers;
+  const int group = shape.q_heads / shape.kv.kv_heads;
+  const int floats = static_cast<int>(partial_floats(shape.q_heads, shape.kv));
   while (true) {
-    config.shared_bytes =
-        attention_shared_bytes(config.form, group, config.ring_slots, config.state_buffers);
+    config.shared_bytes = attention_shared_bytes(config.form, group, floats, buffers);
     if (config.shared_bytes <= most_bytes) return true;
-    if (config.state_buffers > 2) {
-      --config.state_buffers;
-    } else if (config.ring_slots > 1) {
-      --config.ring_slots;
-    } else if (config.state_buffers > 1) {
-      --config.state_buffers;
+    if (buffers.state_buffers > 2) {
+      --buffers.state_buffers;
+    } else if (buffers.staged > kLeastStaged) {
+      --buffers.staged;
+    } else if (buffers.query_buffers > kLeastQueryBuffers) {
+      --buffers.query_buffers;
+    } else if (buffers.ring_slots > 1) {
+      --buffers.ring_slots;
+    } else if (buffers.state_buffers > 1) {
+      --buffers.state_buffers;
     } else {
       return false;
     }
@@ -126,13 +141,34 @@ Result<void> check_args(const CudaAttentionShape& shape, const CudaAttentionArgs
   return {};
 }
 
+// The longest sequence that the shape and the page table allow.
+int longest_of(const CudaAttentionShape& shape, const CudaAttentionArgs& args) {
+  const int64_t table_tokens = args.page_table_stride * shape.kv.page_tokens;
+  return static_cast<int>(std::min<int64_t>(table_tokens, shape.max_tokens));
+}
+
+int blocks_of(const CudaAttentionShape& shape, const CudaAttentionConfig& config,
+              const CudaAttentionArgs& args) {
+  const int64_t most_items =
+      chunk_count(longest_of(shape, args), shape.chunk_tokens) * args.batch * shape.kv.kv_heads;
+  return static_cast<int>(std::min<int64_t>(config.grid_limit, most_items));
+}
+
+int slots_of(const CudaAttentionShape& shape, const CudaAttentionConfig& config,
+             const CudaAttentionArgs& args) {
+  const int64_t most_tiles =
+      chunk_count(longest_of(shape, args), kAttentionTileTokens) * args.batch * shape.kv.kv_heads;
+  const int64_t warps = int64_t{blocks_of(shape, config, args)} * config.form.warps();
+  const bool has_little = most_tiles < kManyTiles * warps;
+  return args.starts_early || has_little ? config.early_slots : config.used_slots;
+}
+
 AttentionLaunch launch_of(const CudaAttentionShape& shape, const CudaAttentionConfig& config,
                           const CudaAttentionArgs& args) {
   const KvShape& kv = shape.kv;
   const int64_t partials = partials_in(shape, args.workspace_bytes);
   std::byte* workspace = static_cast<std::byte*>(args.workspace);
   std::byte* first_partial = workspace + kStatusBytes;
-  const int64_t table_tokens = args.page_table_stride * kv.page_tokens;
   return {.pages = static_cast<const std::byte*>(args.pages),
           .page_bytes = cuda_kv_page_bytes(kv.kv_heads, kv.head_dim, kv.page_tokens),
           .block_bytes = cuda_kv_block_bytes(kv.head_dim, kv.page_tokens),
@@ -148,15 +184,19 @@ AttentionLaunch launch_of(const CudaAttentionShape& shape, const CudaAttentionCo
           .partial_floats = static_cast<int>(partial_floats(shape.q_heads, kv)),
           .page_count = static_cast<int32_t>(args.page_count),
           .page_tokens = kv.page_tokens,
-          .max_length = static_cast<int>(std::min<int64_t>(table_tokens, shape.max_tokens)),
+          .max_length = longest_of(shape, args),
           .batch = args.batch,
           .kv_heads = kv.kv_heads,
           .group_heads = shape.q_heads / kv.kv_heads,
           .chunk_tokens = shape.chunk_tokens,
-          .ring_slots = config.ring_slots,
-          .state_buffers = config.state_buffers,
+          .chunk_divider = attention_divider(shape.chunk_tokens),
+          .page_divider = attention_divider(kv.page_tokens),
+          .buffers = config.buffers,
+          .used_slots = slots_of(shape, config, args),
+          .pair_tiles = config.pair_tiles,
           .score_scale = args.scale * kLog2E,
-          .output_is_f32 = shape.output_dtype == DType::kF32};
+          .output_is_f32 = shape.output_dtype == DType::kF32,
+          .recorder = args.recorder};
 }
 
 }  // namespace
@@ -174,16 +214,27 @@ Result<CudaAttentionConfig> configure_cuda_attention(const CudaAttentionShape& s
 
   const int64_t slot_bytes =
       2 * kAttentionTileTokens * cuda_kv_row_bytes(shape.kv.head_dim) * config.form.warps();
-  config.ring_slots =
-      tuning.ring_slots > 0 ? tuning.ring_slots : static_cast<int>(kRingBytes / slot_bytes);
-  config.state_buffers = kAttentionMaxStateBuffers;
+  config.buffers = {.ring_slots = static_cast<int>(kRingBytes / slot_bytes),
+                    .state_buffers = kAttentionMaxStateBuffers,
+                    .query_buffers = kAttentionMaxQueryBuffers,
+                    .staged = kAttentionMaxStaged};
+  if (tuning.used_slots > config.buffers.ring_slots) config.buffers.ring_slots = tuning.used_slots;
+  config.pair_tiles = tuning.pair_tiles >= 0 ? tuning.pair_tiles : kPairTiles;
   config.grid_limit = limits.sm_count;
-  if (!fit_shared_memory(config, group, limits.shared_block_bytes))
+  // A recorded launch has the same ring as the others.
+  const int64_t most_bytes = limits.shared_block_bytes - kRecorderSharedBytes;
+  if (!fit_shared_memory(config, shape, most_bytes))
     return fail(ErrorCode::kInvalidInput,
                 "an attention of {} query heads a kv head and head_dim {} needs {} bytes of shared "
-                "memory a block; {} has {}",
+                "memory a block; {} has {}, {} of them for a recorder",
                 group, shape.kv.head_dim, config.shared_bytes, limits.name,
-                limits.shared_block_bytes);
+                limits.shared_block_bytes, kRecorderSharedBytes);
+  const int slots = config.buffers.ring_slots;
+  config.early_slots = slots;
+  config.used_slots = std::clamp(static_cast<int>(kUsedRingBytes / slot_bytes), 1, slots);
+  if (tuning.used_slots > 0) {
+    config.early_slots = config.used_slots = std::min(tuning.used_slots, slots);
+  }
   return config;
 }
 
@@ -198,6 +249,26 @@ int64_t cuda_attention_workspace_bytes(const CudaAttentionShape& shape) {
   return workspace_bytes_of(shape, shape.max_batch * partial_count(shape, shape.max_tokens));
 }
 
+namespace {
+
+Result<void> prepare_form(const CudaAttentionConfig& config, bool is_recorded,
+                          const CudaLimits& limits) {
+  AttentionForm form = config.form;
+  form.is_recorded = is_recorded;
+  GAPLESS_TRY(check_cuda(attention_prepare_kernel(form, config.shared_bytes),
+                         "taking shared memory for the attention"));
+  int blocks = 0;
+  GAPLESS_TRY(check_cuda(attention_blocks_per_sm(form, config.shared_bytes, &blocks),
+                         "asking how many attention blocks an SM holds"));
+  if (blocks < 1)
+    return fail(ErrorCode::kInvalidInput,
+                "an SM of {} does not hold an attention block with {} bytes of shared memory",
+                limits.name, config.shared_bytes);
+  return {};
+}
+
+}  // namespace
+
 Result<CudaAttention> CudaAttention::make(const CudaAttentionShape& shape,
                                           const CudaAttentionTuning& tuning) {
   const CudaLimits limits = GAPLESS_TRY(cuda_limits());
@@ -205,15 +276,8 @@ Result<CudaAttention> CudaAttention::make(const CudaAttentionShape& shape,
     return fail(ErrorCode::kInvalidInput, "{} has compute capability {}.{}; 8.0 is needed",
                 limits.name, limits.compute_capability / 10, limits.compute_capability % 10);
   const CudaAttentionConfig config = GAPLESS_TRY(configure_cuda_attention(shape, limits, tuning));
-  GAPLESS_TRY(check_cuda(attention_prepare_kernel(config.form, config.shared_bytes),
-                         "taking shared memory for the attention"));
-  int blocks = 0;
-  GAPLESS_TRY(check_cuda(attention_blocks_per_sm(config.form, config.shared_bytes, &blocks),
-                         "asking how many attention blocks an SM holds"));
-  if (blocks < 1)
-    return fail(ErrorCode::kInvalidInput,
-                "an SM of {} does not hold an attention block with {} bytes of shared memory",
-                limits.name, config.shared_bytes);
+  for (const bool is_recorded : {false, true})
+    GAPLESS_TRY(prepare_form(config, is_recorded, limits));
   return CudaAttention(shape, config);
 }
 
@@ -226,15 +290,17 @@ Result<void> CudaAttention::prepare(void* workspace, int64_t bytes, CudaStream s
       "clearing the workspace of the attention");
 }
 
+int CudaAttention::blocks(const CudaAttentionArgs& args) const {
+  return blocks_of(shape_, config_, args);
+}
+
 Result<void> CudaAttention::launch(const CudaAttentionArgs& args, CudaStream stream) const {
   if (args.batch == 0) return {};
   GAPLESS_TRY(check_args(shape_, args));
-  const AttentionLaunch launch = launch_of(shape_, config_, args);
-  const int64_t most_items =
-      chunk_count(launch.max_length, shape_.chunk_tokens) * args.batch * shape_.kv.kv_heads;
-  const int blocks = static_cast<int>(std::min<int64_t>(config_.grid_limit, most_items));
-  return check_cuda(attention_launch_kernel(config_.form, launch, blocks, config_.shared_bytes,
-                                            args.starts_early, stream),
+  AttentionForm form = config_.form;
+  form.is_recorded = args.recorder.buffer != nullptr;
+  return check_cuda(attention_launch_kernel(form, launch_of(shape_, config_, args), blocks(args),
+                                            config_.shared_bytes, args.starts_early, stream),
                     "launching the attention");
 }
 

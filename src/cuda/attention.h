@@ -38,7 +38,8 @@ struct CudaAttentionShape {
 
 // For measurements; results do not depend on it. 0: we choose.
 struct CudaAttentionTuning {
-  int ring_slots = 0;  // tiles of 16 tokens that a warp has in flight
+  int used_slots = 0;   // tiles of 16 tokens that a warp has in flight
+  int pair_tiles = -1;  // that a pair counts as beside those it has; -1: we choose
 };
 
 struct CudaAttentionArgs {
@@ -55,17 +56,24 @@ struct CudaAttentionArgs {
   void* output = nullptr;  // [batch][q_heads][head_dim], at 16 bytes
   // The launch may begin while the launch before it on the stream still runs, and then reads keys
   // and values ahead. q, the newest token's key and value and everything older launches left are
-  // waited for; lengths, page table and the other tokens must be older than the launch before.
+  // waited for; lengths, page table and the other tokens must be older than the launch before. So a
+  // batch with several rows of one sequence (their tokens are written by the same launch before)
+  // must not start early: the row of the last token would read those of the others too soon.
   bool starts_early = false;
+  RecorderLaunch recorder = {};  // with a buffer: the launch records what its blocks do
 };
 
 // What a launch takes, for a device with these limits. Needs no device itself.
 struct CudaAttentionConfig {
   AttentionForm form;
-  int ring_slots = 0;
-  int state_buffers = 0;
-  int64_t shared_bytes = 0;
-  int grid_limit = 0;  // blocks that the device holds at once: one an SM
+  AttentionBuffers buffers;
+  // Of the ring: by launches that have little to read or start early, which fill it while they
+  // wait, and by the others.
+  int early_slots = 0;
+  int used_slots = 0;
+  int pair_tiles = 0;
+  int64_t shared_bytes = 0;  // beside those of a recorder, which are left free
+  int grid_limit = 0;        // blocks that the device holds at once: one an SM
 };
 Result<CudaAttentionConfig> configure_cuda_attention(const CudaAttentionShape& shape,
                                                      const CudaLimits& limits,
@@ -87,6 +95,8 @@ class CudaAttention {
 
   // Once for a workspace, and again after a launch that failed.
   Result<void> prepare(void* workspace, int64_t bytes, CudaStream stream) const;
+  // Of the launch with these numbers; what a recorder must have room for.
+  int blocks(const CudaAttentionArgs& args) const;
   // Starts the attention; returns before it is done.
   Result<void> launch(const CudaAttentionArgs& args, CudaStream stream) const;
   // Waits for the stream. Lengths, pages or partials that launches found out of range since

@@ -2,12 +2,15 @@
 //
 // From what the warps of a block hold at the end of a chunk to the output.
 //
-// The states of the warps are merged in their order, and what comes out of the chunks of a pair
-// (sequence, kv head) is folded in their order: rows of 16 chunks first, then the rows. A block
-// that has all chunks of a pair does this in registers. Otherwise it leaves a partial and counts
-// itself in; the block that comes last for a row folds the row, the block that comes last with a
-// row folds the rows, in the same launch. Who does it varies, what is computed does not: both ways
-// fold alike.
+// The states of the tile lanes are merged in their order, and what comes out of the chunks of a
+// pair (sequence, kv head) is folded in their order: rows of 32 chunks first, then the rows. A
+// block that has all chunks of a pair does this in registers (PairFold). A pair of one row that is
+// cut: the block with the front folds it and leaves it as one partial, the others leave one for
+// each chunk and count it in. When the block with the last chunk finds that all others are counted
+// in, it takes over what they left and goes on in registers; if it never does, the block that comes
+// last folds them all. Pairs of several rows: the block that comes last for a row folds the row,
+// the block that comes last with a row folds the rows. Who does it varies, what is computed does
+// not: all ways fold alike.
 //
 // A partial is [group][head_dim] sums, then [group] maxima (of scores to the base 2), then [group]
 // totals: as in kernels/attention.h.
@@ -21,32 +24,50 @@
 
 #include "cuda/attention_launch.h"
 #include "cuda/attention_schedule.cuh"
+#include "cuda/attention_tiles.cuh"
 #include "cuda/tensor_ops.cuh"
 
 namespace gapless::device {
 
 inline constexpr int kVectorFloats = 4;
-inline constexpr int kStatePadFloats = 4;  // keeps the warps' stores off each other's banks
-inline constexpr int kMaxGroup = 16;
-inline constexpr int kCombineThreads = kAttentionCombineWarps * kWarpLanes;
-
 inline constexpr int kCombineBarrier = 1;
 
-__device__ __forceinline__ void sync_combine() { sync_threads(kCombineBarrier, kCombineThreads); }
-// 0 .. kCombineThreads - 1: they are the last threads of the block.
-__device__ __forceinline__ int combine_thread() {
-  return static_cast<int>(threadIdx.x) - (static_cast<int>(blockDim.x) - kCombineThreads);
+// What other blocks wrote, and this thread has been told of, comes before copies of it.
+__device__ __forceinline__ void order_writes_before_global_copies() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+#endif
 }
 
-// In shared memory: what each warp found in its tokens of the cursor.
-template <int HeadDim>
-struct WarpStates {
-  float* sums;    // [warps][group][HeadDim + kStatePadFloats]
-  float* maxima;  // [warps][kMaxGroup]
-  float* totals;  // [warps][kMaxGroup]
+// What the combining warps of a block are to each other.
+template <typename F>
+struct CombineThreads {
+  static constexpr int kVectors = F::kHeadDim / kVectorFloats;  // of a head
+  // Vectors of a thread at most.
+  static constexpr int kCount =
+      (F::kQueryBlocks * 8 * kVectors + F::kCombineThreads - 1) / F::kCombineThreads;
 
-  __device__ float* row(int warp, int group_heads, int head) const {
-    return sums + (warp * group_heads + head) * (HeadDim + kStatePadFloats);
+  __device__ static void sync() { sync_threads(kCombineBarrier, F::kCombineThreads); }
+  // Whether it is so in any of the threads; what they did before comes before what all do now.
+  __device__ static bool sync_or(bool value) {
+    uint32_t result;
+    asm volatile(
+        "{\n .reg .pred p, q;\n setp.ne.u32 p, %1, 0;\n bar.red.or.pred q, %2, %3, p;\n"
+        " selp.u32 %0, 1, 0, q;\n}"
+        : "=r"(result)
+        : "r"(value ? 1 : 0), "r"(kCombineBarrier), "r"(F::kCombineThreads)
+        : "memory");
+    return result != 0;
+  }
+  // They are the last threads of the block.
+  __device__ static int index() { return static_cast<int>(threadIdx.x) - F::kTileThreads; }
+
+  // Where a thread's vector i lies, and whether there is one.
+  __device__ static int vector_of(int i) { return index() + i * F::kCombineThreads; }
+  __device__ static int head_of(int i) { return vector_of(i) / kVectors; }
+  __device__ static int dim_of(int i) { return vector_of(i) % kVectors * kVectorFloats; }
+  __device__ static bool has_vector(const AttentionLaunch& launch, int i) {
+    return head_of(i) < launch.group_heads;
   }
 };
 
@@ -56,27 +77,27 @@ struct Merged {
   float total = 0.0f;
   float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
 
-  __device__ void move_to(float new_maximum) {
+  // Roundings are spelled out: the same sums are made in several places, and a compiler that joins
+  // a product and a sum in one of them only would change bits.
+  __device__ void fold(const Merged& part) {
+    const float new_maximum = fmaxf(maximum, part.maximum);
     const float weight = maximum == -INFINITY ? 0.0f : power_of_two(maximum - new_maximum);
     maximum = new_maximum;
-    total *= weight;
-    sum.x *= weight;
-    sum.y *= weight;
-    sum.z *= weight;
-    sum.w *= weight;
-  }
-  __device__ void fold(const Merged& part) {
-    move_to(fmaxf(maximum, part.maximum));
+    total = __fmul_rn(total, weight);
+    sum.x = __fmul_rn(sum.x, weight);
+    sum.y = __fmul_rn(sum.y, weight);
+    sum.z = __fmul_rn(sum.z, weight);
+    sum.w = __fmul_rn(sum.w, weight);
     add(part.maximum, part.total, part.sum);
   }
   // Of a part whose maximum is at most ours.
   __device__ void add(float part_maximum, float part_total, const float4& part) {
     const float weight = part_maximum == -INFINITY ? 0.0f : power_of_two(part_maximum - maximum);
-    total += weight * part_total;
-    sum.x += weight * part.x;
-    sum.y += weight * part.y;
-    sum.z += weight * part.z;
-    sum.w += weight * part.w;
+    total = __fmaf_rn(weight, part_total, total);
+    sum.x = __fmaf_rn(weight, part.x, sum.x);
+    sum.y = __fmaf_rn(weight, part.y, sum.y);
+    sum.z = __fmaf_rn(weight, part.z, sum.z);
+    sum.w = __fmaf_rn(weight, part.w, sum.w);
   }
 };
 
@@ -109,52 +130,55 @@ __device__ __forceinline__ void store_partial(const AttentionLaunch& launch, int
   }
 }
 
-// Counts `arrivals` in. True in the block with which they are `expected`; it then sees what the
-// others wrote. The counter is 0 again for the next launch.
-__device__ inline bool arrive_last(Schedule& schedule, uint32_t* counter, int arrivals,
-                                   int expected) {
-  sync_combine();  // everything that this block wrote comes before the fence
-  if (combine_thread() == 0) {
-    __threadfence();
-    const uint32_t before = atomicAdd(counter, static_cast<uint32_t>(arrivals));
-    const bool is_last = before == static_cast<uint32_t>(expected - arrivals);
-    if (is_last) {
-      __threadfence();
-      *counter = 0;  // behind the fence, which would wait for it
-    }
-    schedule.is_last = is_last ? 1 : 0;
-  }
-  sync_combine();
-  return schedule.is_last != 0;
-}
+// Partials that are folded in this order: one, then those from `rest` on.
+struct PartialRange {
+  int64_t first;
+  int64_t rest;
+  int stride;
+  int count;  // with the first
+};
 
-// Partials `first`, `first + stride` and so on, in this order, 8 in flight. Loads go to L2: other
-// SMs wrote them. A function of its own, and small: it runs at the end of a launch, and not yet
-// being in the instruction cache costs it more than waiting for memory twice.
+// 8 in flight. Loads go to L2: other SMs wrote them. A function of its own, and small: it runs at
+// the end of a launch, and not yet being in the instruction cache costs it more than waiting for
+// memory twice.
 template <int HeadDim>
-__device__ inline Merged fold_partials(const float* partial, int64_t stride_floats, int count,
-                                       int group_heads, int head, int dim) {
+__device__ inline Merged fold_partials(const AttentionLaunch& launch, const PartialRange& range,
+                                       int head, int dim) {
   constexpr int kInFlight = 8;
+  const int maxima = launch.group_heads * HeadDim + head;
+  const int totals = maxima + launch.group_heads;
+  const int64_t stride = int64_t{range.stride} * launch.partial_floats;
+  const float* next = partial_at(launch, range.rest);
   Merged merged;
 #pragma unroll 1
-  for (int begin = 0; begin < count; begin += kInFlight) {
+  for (int begin = 0; begin < range.count; begin += kInFlight) {
     Merged parts[kInFlight];
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      if (begin + i < count) {
-        parts[i].maximum = __ldcg(partial + group_heads * HeadDim + head);
-        parts[i].total = __ldcg(partial + group_heads * (HeadDim + 1) + head);
+      const bool is_first = begin + i == 0;
+      const float* partial = is_first ? partial_at(launch, range.first) : next;
+      if (begin + i < range.count) {
+        parts[i].maximum = __ldcg(partial + maxima);
+        parts[i].total = __ldcg(partial + totals);
         parts[i].sum = __ldcg(reinterpret_cast<const float4*>(partial + head * HeadDim + dim));
       }
-      partial += stride_floats;
+      if (!is_first) next += stride;
     }
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      if (begin + i < count) merged.fold(parts[i]);
+      if (begin + i < range.count) merged.fold(parts[i]);
     }
   }
   return merged;
 }
+
+// Shared memory that partials are copied to before they are folded: whole, and all at once.
+struct PartialStage {
+  float* memory;      // [capacity][partial_floats]
+  uint32_t barriers;  // of the first partial, and of the rest
+  int capacity;
+  uint32_t parities[kAttentionPartialBarriers] = {0, 0};
+};
 
 // Where the query heads of the pair begin in q and in the output, in elements.
 template <int HeadDim>
@@ -164,135 +188,282 @@ __device__ __forceinline__ int64_t first_element(const AttentionLaunch& launch,
          HeadDim;
 }
 
-template <typename T, int HeadDim>
+template <typename F>
 __device__ inline void fold_to_output(const AttentionLaunch& launch, const Cursor& cursor,
-                                      int64_t first, int stride, int count) {
-  constexpr int kVectors = HeadDim / kVectorFloats;
+                                      const PartialRange& range) {
+  using Threads = CombineThreads<F>;
 #pragma unroll 1
-  for (int i = combine_thread(); i < launch.group_heads * kVectors; i += kCombineThreads) {
-    const int head = i / kVectors;
-    const int dim = i % kVectors * kVectorFloats;
-    const Merged merged =
-        fold_partials<HeadDim>(partial_at(launch, first), int64_t{stride} * launch.partial_floats,
-                               count, launch.group_heads, head, dim);
-    store_output<T>(launch, first_element<HeadDim>(launch, cursor) + head * HeadDim + dim, merged);
+  for (int i = Threads::index(); i < launch.group_heads * Threads::kVectors;
+       i += F::kCombineThreads) {
+    const int head = i / Threads::kVectors;
+    const int dim = i % Threads::kVectors * kVectorFloats;
+    const Merged merged = fold_partials<F::kHeadDim>(launch, range, head, dim);
+    const int64_t element = first_element<F::kHeadDim>(launch, cursor);
+    store_output<typename F::T>(launch, element + head * F::kHeadDim + dim, merged);
   }
 }
 
 // Into the first of them. Its maxima and totals are read by all threads: they change when everybody
 // is done, and each by a thread that reads only what it changes.
-template <int HeadDim>
-__device__ inline void fold_in_place(const AttentionLaunch& launch, int64_t first, int count) {
-  constexpr int kVectors = HeadDim / kVectorFloats;
+template <typename F>
+__device__ inline void fold_in_place(const AttentionLaunch& launch, const PartialRange& range) {
+  using Threads = CombineThreads<F>;
+  float* partial = partial_at(launch, range.first);
 #pragma unroll 1
-  for (int i = combine_thread(); i < launch.group_heads * kVectors; i += kCombineThreads) {
-    const int head = i / kVectors;
-    const int dim = i % kVectors * kVectorFloats;
-    const Merged merged = fold_partials<HeadDim>(partial_at(launch, first), launch.partial_floats,
-                                                 count, launch.group_heads, head, dim);
-    *reinterpret_cast<float4*>(partial_at(launch, first) + head * HeadDim + dim) = merged.sum;
+  for (int i = Threads::index(); i < launch.group_heads * Threads::kVectors;
+       i += F::kCombineThreads) {
+    const int head = i / Threads::kVectors;
+    const int dim = i % Threads::kVectors * kVectorFloats;
+    const Merged merged = fold_partials<F::kHeadDim>(launch, range, head, dim);
+    *reinterpret_cast<float4*>(partial + head * F::kHeadDim + dim) = merged.sum;
   }
-  sync_combine();
-  for (int head = combine_thread(); head < launch.group_heads; head += kCombineThreads) {
-    const Merged merged = fold_partials<HeadDim>(partial_at(launch, first), launch.partial_floats,
-                                                 count, launch.group_heads, head, 0);
-    float* partial = partial_at(launch, first);
-    partial[launch.group_heads * HeadDim + head] = merged.maximum;
-    partial[launch.group_heads * (HeadDim + 1) + head] = merged.total;
+  Threads::sync();
+  for (int head = Threads::index(); head < launch.group_heads; head += F::kCombineThreads) {
+    const Merged merged = fold_partials<F::kHeadDim>(launch, range, head, 0);
+    partial[launch.group_heads * F::kHeadDim + head] = merged.maximum;
+    partial[launch.group_heads * (F::kHeadDim + 1) + head] = merged.total;
   }
 }
 
-// What all warps found, for four dims of a head.
-template <int HeadDim>
-__device__ inline Merged merge_warps(const WarpStates<HeadDim>& states, int warps, int group_heads,
+// What all tile lanes found, for four dims of a head.
+template <typename F>
+__device__ inline Merged merge_lanes(const TileStates<F::kHeadDim>& states, int group_heads,
                                      int head, int dim) {
   Merged merged;
-#pragma unroll 4
-  for (int warp = 0; warp < warps; ++warp) {
-    merged.maximum = fmaxf(merged.maximum, states.maxima[warp * kMaxGroup + head]);
+#pragma unroll
+  for (int lane = 0; lane < F::kWarps; ++lane) {
+    merged.maximum = fmaxf(merged.maximum, states.maxima[lane * kMaxGroup + head]);
   }
 #pragma unroll 4
-  for (int warp = 0; warp < warps; ++warp) {
-    const float* sums = states.row(warp, group_heads, head) + dim;
-    merged.add(states.maxima[warp * kMaxGroup + head], states.totals[warp * kMaxGroup + head],
+  for (int lane = 0; lane < F::kWarps; ++lane) {
+    const float* sums = states.row(lane, group_heads, head) + dim;
+    merged.add(states.maxima[lane * kMaxGroup + head], states.totals[lane * kMaxGroup + head],
                *reinterpret_cast<const float4*>(sums));
   }
   return merged;
 }
 
+template <typename F>
+__device__ inline void store_chunk(const AttentionLaunch& launch,
+                                   const TileStates<F::kHeadDim>& states, int64_t partial) {
+  using Threads = CombineThreads<F>;
+#pragma unroll 1
+  for (int i = Threads::index(); i < launch.group_heads * Threads::kVectors;
+       i += F::kCombineThreads) {
+    const int head = i / Threads::kVectors;
+    const int dim = i % Threads::kVectors * kVectorFloats;
+    store_partial<F::kHeadDim>(launch, partial, head, dim,
+                               merge_lanes<F>(states, launch.group_heads, head, dim));
+  }
+}
+
+__device__ __forceinline__ bool is_one_row(const Cursor& cursor) {
+  return cursor.chunk_count <= kAttentionRowChunks;
+}
 __device__ __forceinline__ bool ends_row_at(const Cursor& cursor) {
   return (cursor.chunk + 1) % kAttentionRowChunks == 0 || cursor.is_last_chunk();
 }
+__device__ __forceinline__ int64_t first_partial(const AttentionLaunch& launch,
+                                                 const Schedule& schedule, const Cursor& cursor) {
+  return schedule.partial_begin[cursor.sequence] + int64_t{cursor.kv_head} * cursor.chunk_count;
+}
+
+// What a cut pair of one row has left when all chunks before `chunk_end` are there; `front` of them
+// are in one partial.
+__device__ __forceinline__ PartialRange partials_before(const AttentionLaunch& launch,
+                                                        const Schedule& schedule,
+                                                        const Cursor& cursor, int front,
+                                                        int chunk_end) {
+  const int64_t first = first_partial(launch, schedule, cursor);
+  return {first, first + front, 1, 1 + chunk_end - front};
+}
+
+// Counts `arrivals` in. True in the block with which they are `expected`; it then sees what the
+// others wrote. The counter is 0 again for the next launch.
+template <typename F>
+__device__ inline bool arrive_last(uint32_t* counter, int arrivals, int expected) {
+  using Threads = CombineThreads<F>;
+  Threads::sync();  // everything that this block wrote comes before the fence
+  bool is_last = false;
+  if (Threads::index() == 0) {
+    __threadfence();
+    const uint32_t before = atomicAdd(counter, static_cast<uint32_t>(arrivals));
+    is_last = before == static_cast<uint32_t>(expected - arrivals);
+    if (is_last) {
+      __threadfence();
+      *counter = 0;  // behind the fence, which would wait for it
+    }
+  }
+  return Threads::sync_or(is_last);
+}
 
 // Counts this block in with the partials of the last `arrivals` chunks up to the cursor, all of one
-// row, and does what is then due.
-template <typename T, int HeadDim>
-__device__ inline void arrive_with_partials(const AttentionLaunch& launch, Schedule& schedule,
-                                            const Cursor& cursor, int64_t first, int arrivals) {
+// row; true in the block that comes last.
+template <typename F>
+__device__ inline bool arrive_in_row(const AttentionLaunch& launch, const Schedule& schedule,
+                                     const Cursor& cursor, int arrivals) {
   const int row_begin = cursor.chunk / kAttentionRowChunks * kAttentionRowChunks;
   const int row_count = min(kAttentionRowChunks, cursor.chunk_count - row_begin);
-  if (!arrive_last(schedule, launch.counters + first + row_begin, arrivals, row_count)) return;
-  if (cursor.chunk_count <= kAttentionRowChunks) {
-    fold_to_output<T, HeadDim>(launch, cursor, first, 1, row_count);
-    return;
-  }
-  fold_in_place<HeadDim>(launch, first + row_begin, row_count);
-  // The counter of chunk 1 is free: rows count at chunks 0, 16, 32 and so on.
+  uint32_t* counters = launch.counters + first_partial(launch, schedule, cursor);
+  return arrive_last<F>(counters + row_begin, arrivals, row_count);
+}
+
+// All partials of a row are there. Folds it, and the rows if this is the last one.
+template <typename F>
+__device__ inline void finish_row(const AttentionLaunch& launch, const Schedule& schedule,
+                                  const Cursor& cursor) {
+  const int64_t first = first_partial(launch, schedule, cursor);
+  const int row_begin = cursor.chunk / kAttentionRowChunks * kAttentionRowChunks;
+  const int row_count = min(kAttentionRowChunks, cursor.chunk_count - row_begin);
+  fold_in_place<F>(launch, {first + row_begin, first + row_begin + 1, 1, row_count});
+  // The counter of chunk 1 is free: rows count at chunks 0, 32, 64 and so on.
   const int rows = (cursor.chunk_count + kAttentionRowChunks - 1) / kAttentionRowChunks;
-  if (!arrive_last(schedule, launch.counters + first + 1, 1, rows)) return;
-  fold_to_output<T, HeadDim>(launch, cursor, first, kAttentionRowChunks, rows);
+  if (!arrive_last<F>(launch.counters + first + 1, 1, rows)) return;
+  fold_to_output<F>(launch, cursor,
+                    {first, first + kAttentionRowChunks, kAttentionRowChunks, rows});
+}
+
+// Into the stage, and waits for them: partials `begin` to `begin + count` of the range.
+template <typename F>
+__device__ __forceinline__ void copy_partials(const AttentionLaunch& launch,
+                                              const PartialRange& range, int begin, int count,
+                                              PartialStage& stage) {
+  const int bytes = launch.partial_floats * static_cast<int>(sizeof(float));
+  const int firsts = begin == 0 ? 1 : 0;
+  const int rest = count - firsts;
+  const uint32_t target = shared_address(stage.memory);
+  if (CombineThreads<F>::index() < kWarpLanes) {
+    order_writes_before_global_copies();
+    if (firsts > 0) start_copy(target, partial_at(launch, range.first), bytes, stage.barriers);
+    const float* source = partial_at(launch, range.rest + max(begin - 1, 0));
+    if (rest > 0) start_copy(target + firsts * bytes, source, rest * bytes, stage.barriers + 8);
+  }
+  if (firsts > 0) wait_for_phase(stage.barriers, stage.parities[0]);
+  if (rest > 0) wait_for_phase(stage.barriers + 8, stage.parities[1]);
+  stage.parities[0] ^= firsts > 0 ? 1 : 0;
+  stage.parities[1] ^= rest > 0 ? 1 : 0;
+}
+
+// Folds partials of one row, which lie one behind the other, in their order; `merged` is empty.
+// (Out of line it would need `merged` in local memory, all the time: 4.5 us a launch.)
+template <typename F>
+__device__ __forceinline__ void fold_staged(const AttentionLaunch& launch,
+                                            const PartialRange& range, PartialStage& stage,
+                                            Merged (&merged)[CombineThreads<F>::kCount]) {
+  using Threads = CombineThreads<F>;
+#pragma unroll 1
+  for (int begin = 0; begin < range.count; begin += stage.capacity) {
+    const int count = min(stage.capacity, range.count - begin);
+    if (begin > 0) Threads::sync();  // the partials before are folded
+    copy_partials<F>(launch, range, begin, count, stage);
+#pragma unroll 1
+    for (int part = 0; part < count; ++part) {
+      const float* partial = stage.memory + part * launch.partial_floats;
+      const float* maxima = partial + launch.group_heads * F::kHeadDim;
+#pragma unroll
+      for (int i = 0; i < Threads::kCount; ++i) {
+        if (!Threads::has_vector(launch, i)) continue;
+        const int head = Threads::head_of(i);
+        const float* sum = partial + Threads::vector_of(i) * kVectorFloats;
+        merged[i].fold({maxima[head], maxima[launch.group_heads + head],
+                        *reinterpret_cast<const float4*>(sum)});
+      }
+    }
+  }
+  Threads::sync();  // the stage may be used again
 }
 
 // What a thread of the combining warps holds of the pair that the block is at: some vectors of four
 // dims, and for each what the present row and the rows before it gave.
-template <typename T, int HeadDim, int QueryBlocks>
+template <typename F>
 class PairFold {
  public:
-  __device__ void add_chunk(const AttentionLaunch& launch, const WarpStates<HeadDim>& states,
-                            int warps, const Cursor& cursor) {
-    const bool ends_row = (cursor.chunk + 1) % kAttentionRowChunks == 0 || cursor.is_last_chunk();
+  using Threads = CombineThreads<F>;
+
+  __device__ void add_chunk(const AttentionLaunch& launch, const TileStates<F::kHeadDim>& states,
+                            const Cursor& cursor) {
+    const bool ends_row = ends_row_at(cursor);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int vector = combine_thread() + i * kCombineThreads;
-      const int head = vector / kVectors;
-      if (head >= launch.group_heads) continue;
-      row_[i].fold(merge_warps<HeadDim>(states, warps, launch.group_heads, head,
-                                        vector % kVectors * kVectorFloats));
+    for (int i = 0; i < Threads::kCount; ++i) {
+      if (!Threads::has_vector(launch, i)) continue;
+      row_[i].fold(
+          merge_lanes<F>(states, launch.group_heads, Threads::head_of(i), Threads::dim_of(i)));
       if (!ends_row) continue;
       rows_[i].fold(row_[i]);
       row_[i] = Merged();
     }
   }
   __device__ void store(const AttentionLaunch& launch, const Cursor& cursor) {
+    const int64_t first = first_element<F::kHeadDim>(launch, cursor);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int vector = combine_thread() + i * kCombineThreads;
-      if (vector >= launch.group_heads * kVectors) continue;
-      store_output<T>(launch, first_element<HeadDim>(launch, cursor) + vector * kVectorFloats,
-                      rows_[i]);
+    for (int i = 0; i < Threads::kCount; ++i) {
+      if (!Threads::has_vector(launch, i)) continue;
+      store_output<typename F::T>(launch, first + Threads::vector_of(i) * kVectorFloats, rows_[i]);
       rows_[i] = Merged();
+    }
+  }
+  // For another block to go on with; within the first row.
+  __device__ void leave(const AttentionLaunch& launch, int64_t partial) {
+#pragma unroll
+    for (int i = 0; i < Threads::kCount; ++i) {
+      if (!Threads::has_vector(launch, i)) continue;
+      store_partial<F::kHeadDim>(launch, partial, Threads::head_of(i), Threads::dim_of(i), row_[i]);
+      row_[i] = Merged();
+    }
+  }
+  // Goes on with what others left of a row; so far this one is empty.
+  __device__ void take_over(const AttentionLaunch& launch, const PartialRange& range,
+                            PartialStage& stage) {
+    Merged merged[Threads::kCount];
+    fold_staged<F>(launch, range, stage, merged);
+#pragma unroll
+    for (int i = 0; i < Threads::kCount; ++i) row_[i] = merged[i];
+  }
+  // The row is complete.
+  __device__ void end_row() {
+#pragma unroll
+    for (int i = 0; i < Threads::kCount; ++i) {
+      rows_[i].fold(row_[i]);
+      row_[i] = Merged();
     }
   }
 
  private:
-  static constexpr int kVectors = HeadDim / kVectorFloats;
-  static constexpr int kCount = QueryBlocks * 8 * kVectors / kCombineThreads;
-
-  Merged row_[kCount];
-  Merged rows_[kCount];
+  Merged row_[Threads::kCount];
+  Merged rows_[Threads::kCount];
 };
 
-template <int HeadDim>
-__device__ inline void store_chunk(const AttentionLaunch& launch, const WarpStates<HeadDim>& states,
-                                   int warps, int64_t partial) {
-  constexpr int kVectors = HeadDim / kVectorFloats;
-#pragma unroll 1
-  for (int i = combine_thread(); i < launch.group_heads * kVectors; i += kCombineThreads) {
-    const int head = i / kVectors;
-    const int dim = i % kVectors * kVectorFloats;
-    store_partial<HeadDim>(launch, partial, head, dim,
-                           merge_warps<HeadDim>(states, warps, launch.group_heads, head, dim));
+__device__ __forceinline__ bool is_phase_done(uint32_t barrier, uint32_t parity) {
+  uint32_t is_done;
+  asm volatile(
+      "{\n .reg .pred p;\n mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
+      " selp.u32 %0, 1, 0, p;\n}"
+      : "=r"(is_done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return is_done != 0;
+}
+
+// Whether all chunks of the pair that this block does not have are counted in, asked again and
+// again until the block's own chunk is there, which ends the phase. If so, it sees them, and nobody
+// uses the counter any more: it is 0 again.
+template <typename F>
+__device__ inline bool others_are_done(const AttentionLaunch& launch, const Schedule& schedule,
+                                       const Cursor& cursor, uint32_t barrier, uint32_t parity) {
+  bool is_done = false;
+  if (CombineThreads<F>::index() == 0) {
+    uint32_t* counter = launch.counters + first_partial(launch, schedule, cursor);
+    const uint32_t expected = static_cast<uint32_t>(schedule.piece.begin.chunk);
+    bool has_chunk = false;
+    while (!is_done && !has_chunk) {  // the warps that take tiles wait for nobody
+      has_chunk = is_phase_done(barrier, parity);
+      uint32_t arrived;
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(arrived) : "l"(counter) : "memory");
+      is_done = arrived == expected;
+    }
+    if (is_done) *counter = 0;
   }
+  return CombineThreads<F>::sync_or(is_done);
 }
 
 }  // namespace gapless::device

@@ -46,10 +46,37 @@ TEST(CudaAttentionConfig, FillsSharedMemoryWithTheRing) {
       shape.q_heads = 8 * group;
       const Result<CudaAttentionConfig> config = configure_cuda_attention(shape, h200_limits());
       ASSERT_TRUE(config) << config.error().message;
-      EXPECT_LE(config->shared_bytes, 232448);
-      EXPECT_GE(config->ring_slots, group > 9 ? 1 : 2) << head_dim << " group " << group;
+      EXPECT_LE(config->shared_bytes, 232448 - kRecorderSharedBytes);
+      EXPECT_GE(config->buffers.ring_slots, group > 8 ? 1 : 2) << head_dim << " group " << group;
       EXPECT_EQ(config->form.query_blocks, group > 8 ? 2 : 1);
       EXPECT_EQ(config->grid_limit, 132);
+    }
+  }
+}
+
+TEST(CudaAttentionConfig, UsesTheWholeRingWhenItStartsEarly) {
+  const Result<CudaAttentionConfig> config = configure_cuda_attention(qwen_shape(), h200_limits());
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->buffers.ring_slots, 2);
+  EXPECT_EQ(config->early_slots, 2);
+  EXPECT_EQ(config->used_slots, 1);
+  const Result<CudaAttentionConfig> tuned =
+      configure_cuda_attention(qwen_shape(), h200_limits(), {.used_slots = 2});
+  ASSERT_TRUE(tuned) << tuned.error().message;
+  EXPECT_EQ(tuned->used_slots, 2);
+}
+
+// Goal: the multiplication that stands for a division is right for every number that occurs.
+TEST(CudaAttentionConfig, DividesByMultiplying) {
+  for (int divisor = 16; divisor <= 4096; divisor += 16) {
+    const uint64_t divider = attention_divider(divisor);
+    for (uint64_t quotient = 0; quotient * static_cast<uint64_t>(divisor) <= (1u << 20) + 4096;
+         ++quotient) {
+      const uint64_t first = quotient * static_cast<uint64_t>(divisor);
+      ASSERT_EQ(first * divider >> 32, quotient) << first << " / " << divisor;
+      if (first > 0) {
+        ASSERT_EQ((first - 1) * divider >> 32, quotient - 1) << divisor;
+      }
     }
   }
 }

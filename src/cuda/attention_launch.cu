@@ -2,7 +2,7 @@
 //
 // Paged decode attention on tensor cores: attention.h says what it computes.
 //
-// A block takes a row of chunks (attention_schedule.cuh). Each warp has every W-th tile of 16
+// A block takes a row of chunks (attention_schedule.cuh). Each of W warps has every W-th tile of 16
 // tokens and goes through them on its own (attention_tiles.cuh, attention_state.cuh): its copies of
 // keys and values run a few tiles ahead, on into the next chunks. What the warps of a block found
 // goes to other warps, which merge it (attention_combine.cuh) while the next chunk is taken.
@@ -20,6 +20,7 @@
 #include "cuda/attention_schedule.cuh"
 #include "cuda/attention_state.cuh"
 #include "cuda/attention_tiles.cuh"
+#include "cuda/recorder.cuh"
 #include "cuda/tensor_ops.cuh"
 
 namespace gapless {
@@ -51,28 +52,33 @@ __device__ __forceinline__ void take_tile(const AttentionLaunch& launch, WarpSta
 
 template <typename F>
 struct SharedMemory {
-  Ring<F> ring;             // of this warp
-  uint32_t queries;         // [query buffers][group_heads][kHeadDim]
-  uint32_t query_barriers;  // [query buffers]: queries are there
-  uint32_t full_barriers;   // [state buffers]: states are there
-  uint32_t free_barriers;   // [state buffers]: states may be overwritten
-  float* states;            // [state buffers]
+  Ring<F> ring;               // of this warp
+  uint32_t queries;           // [query buffers][group_heads][kHeadDim]
+  uint32_t query_barriers;    // [query buffers]: queries are there
+  uint32_t partial_barriers;  // of the stage
+  uint32_t full_barriers;     // [state buffers]: states are there
+  uint32_t free_barriers;     // [state buffers]: states may be overwritten
+  float* staged;              // [staged partials]
+  float* states;              // [state buffers]
   Schedule* schedule;
 
   __device__ SharedMemory(std::byte* memory, const AttentionLaunch& launch, int warp) {
-    const int slots = launch.ring_slots;
+    const int slots = launch.buffers.ring_slots;
     const int ring_bytes = 2 * F::kTileBytes * F::kWarps * slots;
-    const int query_bytes = kAttentionQueryBuffers * launch.group_heads * F::kRowBytes;
-    const int barrier_bytes =
-        8 * (2 * F::kWarps * slots + kAttentionQueryBuffers + 2 * kAttentionMaxStateBuffers);
+    const int query_bytes = launch.buffers.query_buffers * launch.group_heads * F::kRowBytes;
+    const int barrier_bytes = 8 * (2 * F::kWarps * slots + kAttentionMaxQueryBuffers +
+                                   kAttentionPartialBarriers + 2 * kAttentionMaxStateBuffers);
     queries = shared_address(memory) + ring_bytes;
-    const uint32_t barriers = queries + query_bytes;
+    staged = reinterpret_cast<float*>(memory + ring_bytes + query_bytes);
+    states = staged + launch.buffers.staged * launch.partial_floats;
+    std::byte* last = reinterpret_cast<std::byte*>(states + launch.buffers.state_buffers *
+                                                                state_floats(launch.group_heads));
+    const uint32_t barriers = shared_address(last);
     query_barriers = barriers + 16 * F::kWarps * slots;
-    full_barriers = query_barriers + 8 * kAttentionQueryBuffers;
+    partial_barriers = query_barriers + 8 * kAttentionMaxQueryBuffers;
+    full_barriers = partial_barriers + 8 * kAttentionPartialBarriers;
     free_barriers = full_barriers + 8 * kAttentionMaxStateBuffers;
-    states = reinterpret_cast<float*>(memory + ring_bytes + query_bytes + barrier_bytes);
-    schedule = reinterpret_cast<Schedule*>(states +
-                                           launch.state_buffers * state_floats(launch.group_heads));
+    schedule = reinterpret_cast<Schedule*>(last + barrier_bytes);
     ring.tiles = shared_address(memory) + 2 * F::kTileBytes * slots * warp;
     ring.barriers = barriers + 16 * slots * warp;
   }
@@ -82,21 +88,26 @@ struct SharedMemory {
   __device__ uint32_t queries_in(const AttentionLaunch& launch, int buffer) const {
     return queries + buffer * launch.group_heads * F::kRowBytes;
   }
-  __device__ WarpStates<F::kHeadDim> states_in(const AttentionLaunch& launch, int buffer) const {
+  __device__ TileStates<F::kHeadDim> states_in(const AttentionLaunch& launch, int buffer) const {
     float* sums = states + buffer * state_floats(launch.group_heads);
     float* maxima = sums + F::kWarps * launch.group_heads * (F::kHeadDim + kStatePadFloats);
     return {sums, maxima, maxima + F::kWarps * kMaxGroup};
   }
-  __device__ void initialise_barriers(const AttentionLaunch& launch, int warp) const {
-    for (int i = 0; i < 2 * launch.ring_slots; ++i) {
-      initialise_barrier(ring.barriers + 8 * i, kCopyArrivals);
+  __device__ PartialStage partial_stage(const AttentionLaunch& launch) const {
+    return {staged, partial_barriers, launch.buffers.staged};
+  }
+  // By one warp; the barriers of all rings lie before those of the queries.
+  __device__ void initialise_barriers(const AttentionLaunch& launch) const {
+    const int copies = 2 * F::kWarps * launch.buffers.ring_slots + kAttentionMaxQueryBuffers +
+                       kAttentionPartialBarriers;
+    const uint32_t first = query_barriers - 16 * F::kWarps * launch.buffers.ring_slots;
+    const int lane = threadIdx.x % kWarpLanes;
+    for (int i = lane; i < copies; i += kWarpLanes) {
+      initialise_barrier(first + 8 * i, kCopyArrivals);
     }
-    for (int i = 0; warp == 0 && i < kAttentionQueryBuffers; ++i) {
-      initialise_barrier(query_barriers + 8 * i, kCopyArrivals);
-    }
-    for (int i = 0; warp == 0 && i < launch.state_buffers; ++i) {
-      initialise_barrier(full_barriers + 8 * i, F::kTileThreads);
-      initialise_barrier(free_barriers + 8 * i, kCombineThreads);
+    if (lane < launch.buffers.state_buffers) {
+      initialise_barrier(full_barriers + 8 * lane, F::kTileThreads);
+      initialise_barrier(free_barriers + 8 * lane, F::kCombineThreads);
     }
     publish_barriers();
   }
@@ -111,106 +122,199 @@ __device__ __forceinline__ void prefetch_page_table(const AttentionLaunch& launc
   }
 }
 
+// Of a role, so many chunks that what it records of them fits, two or three phases each.
+inline constexpr int kMostRecordedChunks = 16;
+template <typename F>
+struct RecordedChunks {
+  int step = 1;
+  int number = 0;
+
+  __device__ RecordedChunks(const AttentionLaunch& launch, const Schedule& schedule) {
+    if constexpr (F::kIsRecorded) {
+      step += schedule.block_places * kAttentionTileTokens /
+              (launch.chunk_tokens * kMostRecordedChunks);
+    }
+  }
+  __device__ bool next() { return F::kIsRecorded && number++ % step == 0; }
+};
+
+template <typename F>
+using MainRecorder = RoleRecorder<F::kIsRecorded, DeviceRole::kMain>;
+template <typename F>
+using CombineRecorder = RoleRecorder<F::kIsRecorded, DeviceRole::kCombine>;
+
 template <typename F>
 __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
-                                           const SharedMemory<F>& shared, int warp) {
+                                           const SharedMemory<F>& shared, int warp,
+                                           MainRecorder<F>& recorder) {
   const Schedule& schedule = *shared.schedule;
-  const Piece piece = schedule.piece;
+  recorder.phase(DevicePhase::kReadAhead);
   TileLoader<F> loader(launch, schedule, shared.ring, warp);
-  for (int slot = 0; slot < launch.ring_slots; ++slot) {
+  for (int slot = 0; slot < launch.used_slots; ++slot) {
     loader.start_keys();
     loader.start_values();
   }
+  recorder.phase(DevicePhase::kWaitLaunch);
   loader.wait();
   let_next_launch_start();
+  recorder.phase(DevicePhase::kWaitData);
 
   WarpState<F> state;
+  TileLane<F> lane = {warp};
   RingPlace place;
   RingPlace query_place;
   RingPlace state_place = {0, 1};  // the states are free at first
+  RecordedChunks<F> recorded(launch, schedule);
   bool is_new_pair = true;
-  for (Cursor cursor = piece.begin; !(cursor == piece.end); cursor.advance(launch, schedule)) {
+  for (Walk walk(schedule); !walk.is_done(); walk.advance(launch, schedule)) {
     if (is_new_pair) {
       wait_for_phase(shared.query_barriers + 8 * query_place.slot, query_place.parity);
       state.load_queries(shared.queries_in(launch, query_place.slot), launch.group_heads);
-      query_place.advance(kAttentionQueryBuffers);
+      query_place.advance(launch.buffers.query_buffers);
     }
-    is_new_pair = cursor.is_last_chunk();
+    is_new_pair = walk.ends_pair(schedule);
     state.clear();
-    const int token_count = cursor.token_count(launch);
+    const int token_count = walk.cursor().token_count(launch);
+    const int tile_lane = lane.number();
+    if (F::kIsRecorded && warp == 0 && recorded.number == 0 && token_count > 0) {
+      wait_for_phase(shared.ring.keys_barrier(place.slot), place.parity);
+    }
+    if (recorded.next()) recorder.phase(DevicePhase::kWork, walk.cursor().chunk);
     const int step = F::kWarps * kAttentionTileTokens;
-    for (int token = warp * kAttentionTileTokens; token < token_count; token += step) {
+    for (int token = tile_lane * kAttentionTileTokens; token < token_count; token += step) {
       take_tile(launch, state, loader, shared.ring, place, token_count - token);
-      place.advance(launch.ring_slots);
+      place.advance(launch.used_slots);
     }
     wait_for_phase(shared.free_barriers + 8 * state_place.slot, state_place.parity);
-    state.store(shared.states_in(launch, state_place.slot), warp, launch.group_heads);
+    state.store(shared.states_in(launch, state_place.slot), tile_lane, launch.group_heads);
     arrive(shared.full_barriers + 8 * state_place.slot);
-    state_place.advance(launch.state_buffers);
+    state_place.advance(launch.buffers.state_buffers);
+    lane.advance(tiles_in(token_count));
   }
 }
 
-// The queries of a pair, if the block has it, for the warps that take tiles. By one warp, which is
-// not the one with the fences.
+// The queries of the next pair of the block, if there is one, for the warps that take tiles. By one
+// warp, which is not the one with the fences.
 template <typename F>
 __device__ __forceinline__ void start_queries(const AttentionLaunch& launch,
-                                              const SharedMemory<F>& shared, const Piece& piece,
-                                              Cursor& pair, int buffer) {
-  const bool is_past = pair.sequence > piece.end.sequence ||
-                       (pair.sequence == piece.end.sequence &&
-                        (pair.kv_head > piece.end.kv_head ||
-                         (pair.kv_head == piece.end.kv_head && piece.end.chunk == 0)));
-  if (is_past || threadIdx.x / kWarpLanes != F::kThreads / kWarpLanes - 1) return;
-  const typename F::T* source =
-      static_cast<const typename F::T*>(launch.q) + first_element<F::kHeadDim>(launch, pair);
+                                              const SharedMemory<F>& shared, Walk& pairs,
+                                              int buffer) {
+  if (pairs.is_done() || threadIdx.x / kWarpLanes != F::kThreads / kWarpLanes - 1) return;
+  const typename F::T* source = static_cast<const typename F::T*>(launch.q) +
+                                first_element<F::kHeadDim>(launch, pairs.cursor());
   start_copy(shared.queries_in(launch, buffer), source, launch.group_heads * F::kRowBytes,
              shared.query_barriers + 8 * buffer);
-  pair.advance_pair(launch, *shared.schedule);
+  pairs.advance_pair(launch, *shared.schedule);
 }
+
+// What the combining warps of a block do with a chunk.
+template <typename F>
+class Combiner {
+ public:
+  __device__ Combiner(const AttentionLaunch& launch, const SharedMemory<F>& shared)
+      : launch_(launch), schedule_(*shared.schedule), stage_(shared.partial_stage(launch)) {
+    const Cursor& begin = schedule_.piece.begin;
+    if (begin.chunk > 0) begin_front_ = front_chunks(launch, schedule_, begin);
+  }
+
+  // Before the chunk is there: whether it is folded in registers. The block with the last chunk of
+  // a cut pair goes on with what the others left as soon as all of it is there.
+  __device__ void prepare(const Cursor& cursor, uint32_t full_barrier, uint32_t parity) {
+    const Piece& piece = schedule_.piece;
+    const bool lacks_back = piece.lacks_back(cursor);
+    if (cursor.chunk == 0) holds_front_ = is_one_row(cursor) || !lacks_back;
+    if (!piece.lacks_front(cursor)) return;
+    if (cursor.chunk == piece.begin.chunk) holds_front_ = false;
+    if (holds_front_ || lacks_back || !is_one_row(cursor)) return;
+    holds_front_ = others_are_done<F>(launch_, schedule_, cursor, full_barrier, parity);
+    if (!holds_front_) return;
+    // What this block has left meanwhile is among it.
+    fold_.take_over(launch_, left_before(cursor, cursor.chunk), stage_);
+    left_ = 0;
+  }
+  __device__ void take(const TileStates<F::kHeadDim>& states, const Cursor& cursor) {
+    if (holds_front_) {
+      fold_.add_chunk(launch_, states, cursor);
+    } else {
+      const int64_t first = first_partial(launch_, schedule_, cursor);
+      store_chunk<F>(launch_, states, first + cursor.chunk);
+    }
+    ++left_;
+  }
+  // After the chunk, when its states may be overwritten. `ends_pair`: it is the block's last one.
+  __device__ void finish(const Cursor& cursor, bool ends_pair, CombineRecorder<F>& recorder) {
+    if (holds_front_ && cursor.is_last_chunk()) {
+      recorder.phase(DevicePhase::kStore, cursor.chunk);
+      fold_.store(launch_, cursor);
+      left_ = 0;
+    } else if (ends_pair || (!holds_front_ && ends_row_at(cursor))) {
+      recorder.phase(DevicePhase::kWaitBlock, cursor.chunk);
+      if (holds_front_) fold_.leave(launch_, first_partial(launch_, schedule_, cursor));
+      const bool is_last = arrive_in_row<F>(launch_, schedule_, cursor, left_);
+      left_ = 0;
+      if (is_last) put_together(cursor);
+    }
+  }
+
+ private:
+  // What there is of a cut pair. Its front is this block's own or that of the pair it begins with.
+  __device__ PartialRange left_before(const Cursor& cursor, int chunk_end) const {
+    const Piece& piece = schedule_.piece;
+    const int front = piece.lacks_front(cursor) ? begin_front_ : piece.end.chunk;
+    return partials_before(launch_, schedule_, cursor, front, chunk_end);
+  }
+  // All others have left what they have.
+  __device__ void put_together(const Cursor& cursor) {
+    if (!is_one_row(cursor)) {
+      finish_row<F>(launch_, schedule_, cursor);
+      return;
+    }
+    fold_.take_over(launch_, left_before(cursor, cursor.chunk_count), stage_);
+    fold_.end_row();
+    fold_.store(launch_, cursor);
+  }
+
+  const AttentionLaunch& launch_;
+  const Schedule& schedule_;
+  PartialStage stage_;
+  PairFold<F> fold_;
+  int begin_front_ = 0;  // chunks of the pair that the piece begins in, in the block of its first
+  bool holds_front_ = false;  // fold_ has all chunks of the pair before the present one
+  int left_ = 0;              // chunks that are not counted in
+};
 
 template <typename F>
 __device__ __forceinline__ void combine_chunks(const AttentionLaunch& launch,
-                                               const SharedMemory<F>& shared) {
-  using T = typename F::T;
-  Schedule& schedule = *shared.schedule;
-  const Piece piece = schedule.piece;
-  if (piece.begin == piece.end) return;
+                                               const SharedMemory<F>& shared,
+                                               CombineRecorder<F>& recorder) {
+  const Schedule& schedule = *shared.schedule;
+  if (schedule.piece.is_empty()) return;
+  recorder.phase(DevicePhase::kWaitLaunch);
   wait_for_launch_before();
   let_next_launch_start();
-  Cursor next_pair = piece.begin;
-  for (int i = 0; i < kAttentionQueryBuffers; ++i)
-    start_queries<F>(launch, shared, piece, next_pair, i);
-  PairFold<T, F::kHeadDim, F::kQueryBlocks> fold;
+  Walk pairs(schedule);
+  for (int i = 0; i < launch.buffers.query_buffers; ++i) start_queries<F>(launch, shared, pairs, i);
+  Combiner<F> combiner(launch, shared);
   RingPlace state_place;
   int query_buffer = 0;
-  int unannounced = 0;  // partials that are written but not counted in
-  for (Cursor cursor = piece.begin; !(cursor == piece.end); cursor.advance(launch, schedule)) {
-    const WarpStates<F::kHeadDim> states = shared.states_in(launch, state_place.slot);
-    const int64_t first =
-        schedule.partial_begin[cursor.sequence] + int64_t{cursor.kv_head} * cursor.chunk_count;
-    const bool is_whole = piece.is_whole(cursor);
-    wait_for_phase(shared.full_barriers + 8 * state_place.slot, state_place.parity);
-    if (cursor.is_last_chunk()) {  // every warp is done with the queries of this pair
-      start_queries<F>(launch, shared, piece, next_pair, query_buffer);
-      query_buffer = (query_buffer + 1) % kAttentionQueryBuffers;
+  RecordedChunks<F> recorded(launch, schedule);
+  for (Walk walk(schedule); !walk.is_done(); walk.advance(launch, schedule)) {
+    const Cursor& cursor = walk.cursor();
+    const bool ends_pair = walk.ends_pair(schedule);
+    const bool is_recorded = recorded.next();
+    if (is_recorded) recorder.phase(DevicePhase::kWaitData, cursor.chunk);
+    const uint32_t full_barrier = shared.full_barriers + 8 * state_place.slot;
+    combiner.prepare(cursor, full_barrier, state_place.parity);
+    wait_for_phase(full_barrier, state_place.parity);
+    if (is_recorded) recorder.phase(DevicePhase::kWork, cursor.chunk);
+    if (ends_pair) {  // every warp is done with the queries of this pair
+      start_queries<F>(launch, shared, pairs, query_buffer);
+      if (++query_buffer == launch.buffers.query_buffers) query_buffer = 0;
     }
-    if (is_whole) {
-      fold.add_chunk(launch, states, F::kWarps, cursor);
-    } else {
-      store_chunk<F::kHeadDim>(launch, states, F::kWarps, first + cursor.chunk);
-    }
+    combiner.take(shared.states_in(launch, state_place.slot), cursor);
     arrive(shared.free_barriers + 8 * state_place.slot);
-    state_place.advance(launch.state_buffers);
-    if (!is_whole) {
-      ++unannounced;
-      Cursor next = cursor;
-      next.advance(launch, schedule);
-      if (!ends_row_at(cursor) && !(next == piece.end)) continue;
-      arrive_with_partials<T, F::kHeadDim>(launch, schedule, cursor, first, unannounced);
-      unannounced = 0;
-    } else if (cursor.is_last_chunk()) {
-      fold.store(launch, cursor);
-    }
+    state_place.advance(launch.buffers.state_buffers);
+    combiner.finish(cursor, ends_pair, recorder);
   }
 }
 
@@ -219,17 +323,21 @@ __global__ void __launch_bounds__(F::kThreads, 1)
     attention_kernel(const __grid_constant__ AttentionLaunch launch) {
   extern __shared__ __align__(128) std::byte memory[];
   const int warp = threadIdx.x / kWarpLanes;
+  MainRecorder<F> main_recorder(threadIdx.x == 0);
+  main_recorder.begin(launch.recorder, DevicePhase::kSetUp);
   const SharedMemory<F> shared(memory, launch, warp);
+  const int length = thread_length(launch);
   prefetch_page_table(launch);
-  const int length = thread_length(launch);  // on its way while the barriers are made
-  if (warp < F::kWarps && threadIdx.x % kWarpLanes == 0) {
-    shared.initialise_barriers(launch, warp);
-  }
+  if (warp == F::kWarps) shared.initialise_barriers(launch);
   make_schedule(launch, *shared.schedule, length);
   if (warp < F::kWarps) {
-    take_tiles<F>(launch, shared, warp);
+    take_tiles<F>(launch, shared, warp, main_recorder);
+    main_recorder.end(launch.recorder);
   } else {
-    combine_chunks<F>(launch, shared);
+    CombineRecorder<F> combine_recorder(threadIdx.x == F::kTileThreads);
+    combine_recorder.begin(launch.recorder, DevicePhase::kSetUp);
+    combine_chunks<F>(launch, shared, combine_recorder);
+    combine_recorder.end(launch.recorder);
   }
 }
 
@@ -237,26 +345,33 @@ __global__ void __launch_bounds__(F::kThreads, 1)
 
 using Kernel = void (*)(AttentionLaunch);
 
-template <typename T, int HeadDim>
+template <typename T, int HeadDim, bool kIsRecorded>
 Kernel kernel_of_blocks(int query_blocks) {
-  if (query_blocks == 1) return attention_kernel<Form<T, HeadDim, 1>>;
-  if (query_blocks == 2) return attention_kernel<Form<T, HeadDim, 2>>;
+  if (query_blocks == 1) return attention_kernel<Form<T, HeadDim, 1, kIsRecorded>>;
+  if (query_blocks == 2) return attention_kernel<Form<T, HeadDim, 2, kIsRecorded>>;
+  return nullptr;
+}
+
+template <typename T, bool kIsRecorded>
+Kernel kernel_of_dim(const AttentionForm& form) {
+  if (form.head_dim == 64) return kernel_of_blocks<T, 64, kIsRecorded>(form.query_blocks);
+  if (form.head_dim == 128) return kernel_of_blocks<T, 128, kIsRecorded>(form.query_blocks);
+  if (form.head_dim == 256) return kernel_of_blocks<T, 256, kIsRecorded>(form.query_blocks);
   return nullptr;
 }
 
 template <typename T>
-Kernel kernel_of_dim(const AttentionForm& form) {
-  if (form.head_dim == 64) return kernel_of_blocks<T, 64>(form.query_blocks);
-  if (form.head_dim == 128) return kernel_of_blocks<T, 128>(form.query_blocks);
-  if (form.head_dim == 256) return kernel_of_blocks<T, 256>(form.query_blocks);
-  return nullptr;
+Kernel kernel_of_type(const AttentionForm& form) {
+  return form.is_recorded ? kernel_of_dim<T, true>(form) : kernel_of_dim<T, false>(form);
 }
 
 Kernel kernel_of(const AttentionForm& form) {
-  return form.is_bf16 ? kernel_of_dim<__nv_bfloat16>(form) : kernel_of_dim<__half>(form);
+  return form.is_bf16 ? kernel_of_type<__nv_bfloat16>(form) : kernel_of_type<__half>(form);
 }
 
-int threads_of(const AttentionForm& form) { return form.warps() * kWarpLanes + kCombineThreads; }
+int threads_of(const AttentionForm& form) {
+  return (form.warps() + kAttentionCombineWarps) * kWarpLanes;
+}
 
 const void* kernel_address(Kernel kernel) { return reinterpret_cast<const void*>(kernel); }
 
@@ -273,7 +388,7 @@ int attention_blocks_per_sm(const AttentionForm& form, int64_t shared_bytes, int
   const Kernel kernel = kernel_of(form);
   if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-      blocks, kernel_address(kernel), form.warps() * kWarpLanes, static_cast<size_t>(shared_bytes));
+      blocks, kernel_address(kernel), threads_of(form), static_cast<size_t>(shared_bytes));
 }
 
 int attention_launch_kernel(const AttentionForm& form, const AttentionLaunch& launch, int blocks,

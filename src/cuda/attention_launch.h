@@ -8,22 +8,39 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/recorder_launch.h"
+
 namespace gapless {
 
 inline constexpr int kAttentionTileTokens = 16;  // what a warp takes at a time
 inline constexpr int kAttentionMaxBatch = 256;
-inline constexpr int kAttentionRowChunks = 16;    // chunks whose partials are folded at once
+inline constexpr int kAttentionRowChunks = 32;    // chunks that are folded before rows are
 inline constexpr int kAttentionCombineWarps = 4;  // of a block, beside those that take tiles
-inline constexpr int kAttentionQueryBuffers = 2;
-// Of what the warps found in a chunk: chunks that may wait for the combining warps.
-inline constexpr int kAttentionMaxStateBuffers = 4;
+// Pairs whose queries are there or on their way: short pairs are done sooner than a load.
+inline constexpr int kAttentionMaxQueryBuffers = 6;
+// Of what the warps found in a chunk: chunks that may wait for the combining warps. There is one
+// more such buffer, for partials of other blocks.
+inline constexpr int kAttentionMaxStateBuffers = 3;
+inline constexpr int kAttentionMaxStaged = 8;        // partials of other blocks, in shared memory
+inline constexpr int kAttentionPartialBarriers = 2;  // of the first of them, and of the rest
 // A lane of a warp knows the page of one tile: so many tiles a chunk and warp at most.
 inline constexpr int kAttentionWarpTiles = 32;
+
+// Of a block's schedule, in shared memory.
+inline constexpr int kAttentionScheduleBytes = 4 * (3 * kAttentionMaxBatch + 56);
 
 // Bits of the status word: what a launch found wrong in device memory.
 inline constexpr uint32_t kAttentionBadLength = 1;    // outside 0 .. table width; was clamped
 inline constexpr uint32_t kAttentionBadPage = 2;      // no such page; page 0 was read
 inline constexpr uint32_t kAttentionNoWorkspace = 4;  // more partials than planned; nothing done
+
+// What shared memory is spent on.
+struct AttentionBuffers {
+  int ring_slots = 0;     // tiles that a warp has in flight
+  int state_buffers = 0;  // at most kAttentionMaxStateBuffers
+  int query_buffers = 0;  // 2 to kAttentionMaxQueryBuffers
+  int staged = 0;         // partials of other blocks, 2 to kAttentionMaxStaged
+};
 
 struct AttentionLaunch {
   const std::byte* pages = nullptr;  // kv_pages.h
@@ -46,34 +63,47 @@ struct AttentionLaunch {
   int kv_heads = 0;
   int group_heads = 0;
   int chunk_tokens = 0;
-  int ring_slots = 0;        // tiles that a warp has in flight
-  int state_buffers = 0;     // at most kAttentionMaxStateBuffers
+  uint32_t chunk_divider = 0;  // attention_divider() of chunk_tokens, and of page_tokens
+  uint32_t page_divider = 0;
+  AttentionBuffers buffers;
+  int used_slots = 0;        // of the ring
+  int pair_tiles = 0;        // that a pair counts as beside those it has
   float score_scale = 0.0f;  // of scores whose exponential is to the base 2
   bool output_is_f32 = false;
+  RecorderLaunch recorder;  // read by recorded forms only
 };
+
+// n / divisor is the upper half of n times this, for the divisors (multiples of 16 up to 4096) and
+// numbers (up to 2^20 + 4096) that there are here: a division is what takes longest in a schedule.
+constexpr uint32_t attention_divider(int divisor) {
+  return static_cast<uint32_t>(((uint64_t{1} << 32) + static_cast<uint64_t>(divisor) - 1) /
+                               static_cast<uint64_t>(divisor));
+}
 
 // Which kernel.
 struct AttentionForm {
   bool is_bf16 = false;
   int head_dim = 0;
   int query_blocks = 1;  // of 8 query heads
+  bool is_recorded = false;
 
   // Of a block, that take tiles.
   constexpr int warps() const { return head_dim == 256 ? 4 : 8; }
 };
 
-// Shared memory of a block.
-constexpr int64_t attention_shared_bytes(const AttentionForm& form, int group_heads, int ring_slots,
-                                         int state_buffers) {
+// Dynamic shared memory of a block.
+constexpr int64_t attention_shared_bytes(const AttentionForm& form, int group_heads,
+                                         int partial_floats, const AttentionBuffers& buffers) {
   const int64_t tile_bytes = int64_t{kAttentionTileTokens} * form.head_dim * 2;
-  const int64_t ring_bytes = 2 * tile_bytes * form.warps() * ring_slots;
+  const int64_t ring_bytes = 2 * tile_bytes * form.warps() * buffers.ring_slots;
   const int64_t query_bytes = int64_t{2} * group_heads * form.head_dim;
   const int64_t state_bytes = int64_t{4} * form.warps() * (group_heads * (form.head_dim + 4) + 32);
-  const int64_t barriers = int64_t{2} * form.warps() * ring_slots + kAttentionQueryBuffers +
+  const int64_t barriers = int64_t{2} * form.warps() * buffers.ring_slots +
+                           kAttentionMaxQueryBuffers + kAttentionPartialBarriers +
                            2 * kAttentionMaxStateBuffers;
-  const int64_t schedule_bytes = int64_t{4} * (3 * kAttentionMaxBatch + 16);
-  return ring_bytes + kAttentionQueryBuffers * query_bytes + state_buffers * state_bytes +
-         8 * barriers + schedule_bytes;
+  return ring_bytes + buffers.query_buffers * query_bytes +
+         int64_t{4} * buffers.staged * partial_floats + buffers.state_buffers * state_bytes +
+         8 * barriers + kAttentionScheduleBytes;
 }
 
 // These return a cudaError_t; 0 is success. `stream` is a cudaStream_t.

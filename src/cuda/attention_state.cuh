@@ -11,7 +11,6 @@
 
 #include <cstdint>
 
-#include "cuda/attention_combine.cuh"
 #include "cuda/attention_tiles.cuh"
 #include "cuda/tensor_ops.cuh"
 
@@ -36,7 +35,7 @@ struct WarpState {
   __device__ void softmax(float (&scores)[F::kQueryBlocks][4],
                           uint32_t (&probabilities)[F::kQueryBlocks][2], float score_scale,
                           int valid_tokens);
-  __device__ void store(const WarpStates<F::kHeadDim>& states, int warp, int group_heads);
+  __device__ void store(const TileStates<F::kHeadDim>& states, int tile_lane, int group_heads);
 };
 
 // `queries` are [group][head_dim] in shared memory. Heads beyond the group get q = 0, and nobody
@@ -164,7 +163,7 @@ __device__ void WarpState<F>::add_values(const uint32_t (&probabilities)[F::kQue
 }
 
 template <typename F>
-__device__ void WarpState<F>::store(const WarpStates<F::kHeadDim>& states, int warp,
+__device__ void WarpState<F>::store(const TileStates<F::kHeadDim>& states, int tile_lane,
                                     int group_heads) {
   const int lane = threadIdx.x % kWarpLanes;
 #pragma unroll
@@ -179,10 +178,10 @@ __device__ void WarpState<F>::store(const WarpStates<F::kHeadDim>& states, int w
       }
       if (head >= group_heads) continue;
       if (lane < 4) {
-        states.maxima[warp * kMaxGroup + head] = maxima[block][i];
-        states.totals[warp * kMaxGroup + head] = total;
+        states.maxima[tile_lane * kMaxGroup + head] = maxima[block][i];
+        states.totals[tile_lane * kMaxGroup + head] = total;
       }
-      float* row = states.row(warp, group_heads, head) + lane / 4;
+      float* row = states.row(tile_lane, group_heads, head) + lane / 4;
 #pragma unroll
       for (int step = 0; step < F::kSteps; ++step) {
         row[step * 16] = sums[block][step][i];

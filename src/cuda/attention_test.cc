@@ -5,7 +5,9 @@
 
 #include "cuda/attention.h"
 
+#include <algorithm>
 #include <cmath>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -111,7 +113,7 @@ TEST_F(CudaAttentionOnDevice, AgreesWithTheFormulaForEveryChunkSizeAndRing) {
     for (const int chunk : {16, 64, 256, 512, 1024, 2048}) {
       CudaBatchOptions options = options_of(DType::kBf16, 2, 5, 128, 128, {1, 15, 600, 3000, 0});
       options.shape.chunk_tokens = chunk;
-      options.tuning = {.ring_slots = slots};
+      options.tuning = {.used_slots = slots};
       expect_reference(options,
                        "chunk " + std::to_string(chunk) + " slots " + std::to_string(slots));
     }
@@ -182,6 +184,104 @@ TEST_F(CudaAttentionOnDevice, GivesTheSameBitsInEveryBatch) {
     for (int head = 0; head < 2; ++head) {
       EXPECT_EQ(batch->output_of(*output, 3, head), alone->output_of(*expected, 0, head))
           << length << " tokens, head " << head;
+    }
+  }
+}
+
+// Lengths as a server has them, in small: chunks of 64 tokens, and pairs longer and shorter than
+// what a block takes.
+CudaBatchOptions ragged_options(uint32_t seed, int kv_heads) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> lengths = {0, 1, 1300};
+  while (lengths.size() < 16) lengths.push_back(static_cast<int32_t>(random() % 1300) + 1);
+  std::shuffle(lengths.begin(), lengths.end(), random);
+  CudaBatchOptions options = options_of(DType::kBf16, kv_heads, 5, 128, 64, lengths);
+  options.shape.chunk_tokens = 64;
+  options.seed = seed;
+  return options;
+}
+
+TEST_F(CudaAttentionOnDevice, AgreesWithTheFormulaForRaggedLengths) {
+  for (const uint32_t seed : {1u, 4u, 9u}) {
+    expect_reference(ragged_options(seed, 8), "seed " + std::to_string(seed));
+  }
+}
+
+// Goal: where pairs are cut, who puts them together and when does not change a bit. What a pair
+// counts as moves the cuts, and repeats change who is last.
+TEST_F(CudaAttentionOnDevice, GivesTheSameBitsWhereverPairsAreCut) {
+  for (const uint32_t seed : {1u, 2u, 3u}) {
+    CudaBatchOptions options = ragged_options(seed, 8);
+    options.tuning.pair_tiles = 0;
+    Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
+    ASSERT_TRUE(batch) << batch.error().message;
+    const Result<Bytes> expected = batch->run();
+    ASSERT_TRUE(expected) << expected.error().message;
+    for (const int pair_tiles : {1, 4, 7, 30}) {
+      options.tuning.pair_tiles = pair_tiles;
+      Result<CudaAttentionBatch> other = CudaAttentionBatch::make(options);
+      ASSERT_TRUE(other) << other.error().message;
+      for (int repeat = 0; repeat < 5; ++repeat) {
+        const Result<Bytes> output = other->run(repeat % 2 == 1);
+        ASSERT_TRUE(output) << output.error().message;
+        ASSERT_EQ(*output, *expected) << "seed " << seed << " pairs + " << pair_tiles;
+      }
+      const Result<std::vector<uint32_t>> counters = other->counters();
+      ASSERT_TRUE(counters);
+      for (const uint32_t counter : *counters) ASSERT_EQ(counter, 0u);
+    }
+  }
+}
+
+TEST_F(CudaAttentionOnDevice, GivesEverySequenceOfARaggedBatchTheBitsItHasAlone) {
+  const CudaBatchOptions options = ragged_options(5, 3);
+  Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
+  ASSERT_TRUE(batch) << batch.error().message;
+  const Result<Bytes> output = batch->run();
+  ASSERT_TRUE(output) << output.error().message;
+  for (int sequence = 0; sequence < 16; ++sequence) {
+    CudaBatchOptions alone_options = options;
+    alone_options.lengths = {options.lengths[static_cast<size_t>(sequence)]};
+    Result<CudaAttentionBatch> alone = CudaAttentionBatch::make(alone_options);
+    ASSERT_TRUE(alone) << alone.error().message;
+    alone->copy_sequence(*batch, sequence, 0);
+    ASSERT_TRUE(alone->fill_device());
+    const Result<Bytes> expected = alone->run();
+    ASSERT_TRUE(expected) << expected.error().message;
+    for (int head = 0; head < 3; ++head) {
+      EXPECT_EQ(batch->output_of(*output, sequence, head), alone->output_of(*expected, 0, head))
+          << alone_options.lengths[0] << " tokens, head " << head;
+    }
+  }
+}
+
+// Goal: a recorded launch computes the same, and every block of it leaves its phases, in order.
+TEST_F(CudaAttentionOnDevice, RecordsWhatItsBlocksDo) {
+  for (const int head_dim : {64, 128, 256}) {
+    CudaBatchOptions options = ragged_options(4, 4);
+    options.shape.kv.head_dim = head_dim;
+    Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
+    ASSERT_TRUE(batch) << batch.error().message;
+    const Result<Bytes> expected = batch->run();
+    ASSERT_TRUE(expected) << expected.error().message;
+    const int blocks = batch->attention().blocks(batch->args());
+    ASSERT_GT(blocks, 0);
+    Result<AttentionRecords> recorded = AttentionRecords::make(blocks);
+    ASSERT_TRUE(recorded) << recorded.error().message;
+    const Result<Bytes> output = batch->run_recorded(recorded->launch());
+    ASSERT_TRUE(output) << output.error().message;
+    EXPECT_EQ(*output, *expected) << "head_dim " << head_dim;
+    ASSERT_TRUE(recorded->read());
+    for (int block = 0; block < blocks; ++block) {
+      EXPECT_EQ(recorded->header(block).step, 1u);
+      EXPECT_GT(recorded->header(block).begin_ns, 0u);
+      const std::vector<DevicePhase> phases = recorded->phases(block, DeviceRole::kMain);
+      ASSERT_GE(phases.size(), 4u) << "block " << block;
+      EXPECT_EQ(phases[0], DevicePhase::kSetUp);
+      EXPECT_EQ(phases[1], DevicePhase::kReadAhead);
+      EXPECT_EQ(phases[2], DevicePhase::kWaitLaunch);
+      EXPECT_EQ(phases.back(), DevicePhase::kEnd);
+      EXPECT_EQ(recorded->phases(block, DeviceRole::kCombine).back(), DevicePhase::kEnd);
     }
   }
 }

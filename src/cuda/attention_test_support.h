@@ -55,6 +55,58 @@ struct CudaBatchOptions {
   int64_t workspace_bytes = -1;  // -1: what the lengths need
 };
 
+// What the blocks of one launch record, without a recorder (cuda/recorder.h) around them.
+class AttentionRecords {
+ public:
+  static Result<AttentionRecords> make(int blocks) {
+    AttentionRecords recorded;
+    recorded.bytes_.resize(static_cast<size_t>(blocks) * kDeviceBlockBytes);
+    recorded.buffer_ = GAPLESS_TRY(
+        DeviceBuffer::allocate(static_cast<int64_t>(recorded.bytes_.size()), "records"));
+    constexpr int64_t kCounterBytes = kDeviceRoleCount * sizeof(uint32_t);
+    recorded.steps_ =
+        GAPLESS_TRY(DeviceBuffer::allocate(blocks * kCounterBytes, "numbers of steps"));
+    GAPLESS_TRY(recorded.buffer_.fill(0));
+    GAPLESS_TRY(recorded.steps_.fill(0));
+    return recorded;
+  }
+  RecorderLaunch launch() const {
+    return {.buffer = buffer_.data(),
+            .steps = reinterpret_cast<uint32_t*>(steps_.data()),
+            .step_capacity = 1,
+            .step_blocks = static_cast<uint32_t>(bytes_.size() / kDeviceBlockBytes),
+            .first_block = 0};
+  }
+  Result<void> read() { return buffer_.copy_to_host(bytes_.data(), buffer_.bytes()); }
+  DeviceBlockHeader header(int block) const {
+    DeviceBlockHeader header;
+    std::memcpy(&header, place(block), sizeof(header));
+    return header;
+  }
+  std::vector<DeviceRecord> records(int block, DeviceRole role) const {
+    const int index = static_cast<int>(role);
+    std::vector<DeviceRecord> records;
+    for (int i = 0; i < record_count(place(block), index); ++i) {
+      records.push_back(record_at(place(block), index, i));
+    }
+    return records;
+  }
+  std::vector<DevicePhase> phases(int block, DeviceRole role) const {
+    std::vector<DevicePhase> phases;
+    for (const DeviceRecord& record : records(block, role)) phases.push_back(record.phase());
+    return phases;
+  }
+
+ private:
+  const std::byte* place(int block) const {
+    return bytes_.data() + static_cast<size_t>(block) * kDeviceBlockBytes;
+  }
+
+  std::vector<std::byte> bytes_;
+  DeviceBuffer buffer_;
+  DeviceBuffer steps_;
+};
+
 class CudaAttentionBatch {
  public:
   static Result<CudaAttentionBatch> make(CudaBatchOptions options) {
@@ -80,7 +132,8 @@ class CudaAttentionBatch {
             .page_table_stride = stride_,
             .workspace = device_workspace_.data(),
             .workspace_bytes = device_workspace_.bytes(),
-            .output = device_output_.data()};
+            .output = device_output_.data(),
+            .recorder = recorder_};
   }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(options_.shape.kv.head_dim)); }
   int group_heads() const { return options_.shape.q_heads / options_.shape.kv.kv_heads; }
@@ -114,6 +167,13 @@ class CudaAttentionBatch {
     GAPLESS_TRY(attention_.check_launches(launch_args, nullptr));
     std::vector<std::byte> output(static_cast<size_t>(device_output_.bytes()));
     GAPLESS_TRY(device_output_.copy_to_host(output.data(), device_output_.bytes()));
+    return output;
+  }
+  Result<std::vector<std::byte>> run_recorded(const RecorderLaunch& recorder) {
+    GAPLESS_TRY(forget_results());
+    recorder_ = recorder;
+    Result<std::vector<std::byte>> output = run_again();
+    recorder_ = {};
     return output;
   }
   // The counters behind the partials.
@@ -296,6 +356,7 @@ class CudaAttentionBatch {
 
   CudaBatchOptions options_;
   CudaAttention attention_;
+  RecorderLaunch recorder_;
   int64_t stride_ = 0;
   int64_t page_count_ = 0;
   std::vector<uint16_t> pages_;

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/attention_combine.cuh"
 #include "cuda/attention_launch.h"
 #include "cuda/attention_schedule.cuh"
 #include "cuda/tensor_ops.cuh"
@@ -16,17 +15,35 @@
 namespace gapless::device {
 
 // What a kernel is compiled for.
-template <typename T_, int HeadDim_, int QueryBlocks_>
+template <typename T_, int HeadDim_, int QueryBlocks_, bool kIsRecorded_>
 struct Form {
   using T = T_;
+  static constexpr bool kIsRecorded = kIsRecorded_;
   static constexpr int kHeadDim = HeadDim_;
   static constexpr int kQueryBlocks = QueryBlocks_;
   static constexpr int kWarps = AttentionForm{.head_dim = HeadDim_}.warps();
   static constexpr int kTileThreads = kWarps * kWarpLanes;
+  static constexpr int kCombineThreads = kAttentionCombineWarps * kWarpLanes;
   static constexpr int kThreads = kTileThreads + kCombineThreads;
+  static_assert((kWarps & (kWarps - 1)) == 0);
   static constexpr int kRowBytes = HeadDim_ * 2;
   static constexpr int kTileBytes = kAttentionTileTokens * kRowBytes;
   static constexpr int kSteps = HeadDim_ / 16;  // of 16 dims
+};
+
+inline constexpr int kStatePadFloats = 4;  // keeps the warps' stores off each other's banks
+inline constexpr int kMaxGroup = 16;
+
+// In shared memory: what was found in the tiles of each lane of a chunk.
+template <int HeadDim>
+struct TileStates {
+  float* sums;    // [lanes][group][HeadDim + kStatePadFloats]
+  float* maxima;  // [lanes][kMaxGroup]
+  float* totals;  // [lanes][kMaxGroup]
+
+  __device__ float* row(int lane, int group_heads, int head) const {
+    return sums + (lane * group_heads + head) * (HeadDim + kStatePadFloats);
+  }
 };
 
 // Keys and values of tiles in flight.
@@ -53,13 +70,31 @@ struct RingPlace {
   }
 };
 
+// Which of a chunk's tiles a warp takes: in every chunk, the warps go on where the last one ended,
+// so that none gets more than the others. What is computed depends on which tiles are taken
+// together, the tiles of a lane, not on which warp has them.
+template <typename F>
+struct TileLane {
+  int warp;
+  int tiles_before = 0;  // of the block, modulo the number of warps
+
+  __device__ int number() const { return (warp - tiles_before) & (F::kWarps - 1); }
+  __device__ void advance(int chunk_tiles) {
+    tiles_before = (tiles_before + chunk_tiles) & (F::kWarps - 1);
+  }
+};
+
+__device__ __forceinline__ int tiles_in(int token_count) {
+  return (token_count + kAttentionTileTokens - 1) / kAttentionTileTokens;
+}
+
 // The tiles of a warp in the order in which it takes them, chunk after chunk. Page numbers are
-// loaded one chunk ahead: lane i has the page of the warp's tile i.
+// loaded one chunk ahead: thread i has the page of the warp's tile i.
 template <typename F>
 class TileSource {
  public:
   __device__ TileSource(const AttentionLaunch& launch, const Schedule& schedule, int warp)
-      : launch_(launch), schedule_(schedule), next_(schedule.piece.begin), warp_(warp) {
+      : launch_(launch), schedule_(schedule), next_(schedule), lane_{warp} {
     find_next_chunk();
     take_next_chunk();
   }
@@ -70,7 +105,7 @@ class TileSource {
   // Keys of the present tile; the values lie block_bytes behind them.
   __device__ const std::byte* keys() const {
     return reinterpret_cast<const std::byte*>(
-        __shfl_sync(~0u, reinterpret_cast<unsigned long long>(lane_keys_), tile_));
+        __shfl_sync(~0u, reinterpret_cast<unsigned long long>(thread_keys_), tile_));
   }
   __device__ void advance() {
     if (++tile_ == tile_count_) take_next_chunk();
@@ -79,55 +114,57 @@ class TileSource {
  private:
   // How many tiles of the chunk are this warp's; starts to load their pages.
   __device__ void look_at_next_chunk() {
-    const int tiles =
-        (next_.token_count(launch_) + kAttentionTileTokens - 1) / kAttentionTileTokens;
-    next_count_ = tiles > warp_ ? (tiles - warp_ - 1) / F::kWarps + 1 : 0;
-    const bool has_newest = next_.is_last_chunk() && (tiles - 1) % F::kWarps == warp_;
+    const int tiles = tiles_in(next_.cursor().token_count(launch_));
+    const int lane = lane_.number();
+    next_count_ = tiles > lane ? (tiles - lane - 1) / F::kWarps + 1 : 0;
+    const bool has_newest = next_.cursor().is_last_chunk() && (tiles - 1) % F::kWarps == lane;
     next_newest_ = has_newest ? next_count_ - 1 : -1;
-    load_page();
+    load_page(lane);
+    lane_.advance(tiles);
   }
   // The next chunk in which this warp has a tile.
   __device__ void find_next_chunk() {
     next_count_ = 0;
-    for (; next_count_ == 0 && !(next_ == schedule_.piece.end); next_.advance(launch_, schedule_)) {
+    for (; next_count_ == 0 && !next_.is_done(); next_.advance(launch_, schedule_)) {
       look_at_next_chunk();
     }
   }
 
-  __device__ void load_page() {
-    const int lane = threadIdx.x % kWarpLanes;
-    if (lane >= next_count_) return;
-    const int tile = warp_ + lane * F::kWarps;
-    const int token = next_.first_token(launch_) + tile * kAttentionTileTokens;
-    const int place = token / launch_.page_tokens;
+  __device__ void load_page(int lane) {
+    const int thread = threadIdx.x % kWarpLanes;
+    if (thread >= next_count_) return;
+    const Cursor& cursor = next_.cursor();
+    const int tile = lane + thread * F::kWarps;
+    const int token = cursor.first_token(launch_) + tile * kAttentionTileTokens;
+    const int place = divide(token, launch_.page_divider);
     const int in_page = token - place * launch_.page_tokens;
-    next_offset_ = 2 * launch_.block_bytes * next_.kv_head + in_page * F::kRowBytes;
-    next_page_ = __ldg(launch_.page_table + next_.sequence * launch_.page_table_stride + place);
+    next_offset_ = 2 * launch_.block_bytes * cursor.kv_head + in_page * F::kRowBytes;
+    next_page_ = __ldg(launch_.page_table + cursor.sequence * launch_.page_table_stride + place);
   }
 
   __device__ void take_next_chunk() {
-    const int lane = threadIdx.x % kWarpLanes;
+    const int thread = threadIdx.x % kWarpLanes;
     tile_ = 0;
     tile_count_ = next_count_;
     newest_tile_ = next_newest_;
-    if (lane < next_count_) {
+    if (thread < next_count_) {
       if (static_cast<uint32_t>(next_page_) >= static_cast<uint32_t>(launch_.page_count)) {
         atomicOr(launch_.status, kAttentionBadPage);
         next_page_ = 0;
       }
-      lane_keys_ = launch_.pages + next_page_ * launch_.page_bytes + next_offset_;
+      thread_keys_ = launch_.pages + next_page_ * launch_.page_bytes + next_offset_;
     }
     if (tile_count_ > 0) find_next_chunk();
   }
 
   const AttentionLaunch& launch_;
   const Schedule& schedule_;
-  Cursor next_;
-  int warp_;
+  Walk next_;
+  TileLane<F> lane_;
   int tile_ = 0;
   int tile_count_ = 0;
   int newest_tile_ = -1;
-  const std::byte* lane_keys_ = nullptr;
+  const std::byte* thread_keys_ = nullptr;
   int next_count_ = 0;
   int next_newest_ = -1;
   int next_page_ = 0;
@@ -160,7 +197,7 @@ class TileLoader {
   __device__ void start_values() {
     if (values_ == nullptr) return;
     start_copy(ring_.values(slot_), values_, F::kTileBytes, ring_.values_barrier(slot_));
-    if (++slot_ == launch_.ring_slots) slot_ = 0;
+    if (++slot_ == launch_.used_slots) slot_ = 0;
   }
 
  private:

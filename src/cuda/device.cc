@@ -49,6 +49,13 @@ Result<CudaLimits> cuda_limits() {
   return limits;
 }
 
+Result<CudaMemory> cuda_memory() {
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  GAPLESS_TRY(check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free GPU memory"));
+  return CudaMemory{static_cast<int64_t>(free_bytes), static_cast<int64_t>(total_bytes)};
+}
+
 Result<void> synchronize(CudaStream stream) {
   return check_cuda(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)),
                     "waiting for the GPU");

@@ -30,6 +30,13 @@ struct CudaLimits {
 // Of the present device. An error says why there is none.
 Result<CudaLimits> cuda_limits();
 
+// Of the present device, now.
+struct CudaMemory {
+  int64_t free_bytes = 0;
+  int64_t total_bytes = 0;
+};
+Result<CudaMemory> cuda_memory();
+
 // Turns a cudaError_t into an error that says what was tried.
 Result<void> check_cuda(int status, const char* what);
 

@@ -13,6 +13,8 @@ constexpr int64_t kPointerBytes = 16;
 constexpr int64_t kBufferBytes = 256;
 constexpr int64_t kArrivalBytes = 256;  // the counter has a line of its own
 constexpr int kDefaultStageBricks = 4;
+constexpr int kMinReadAheadBricks = 3;
+constexpr int kMaxReadAheadBricks = 6;
 // Fewer are not worth a block: the pieces it leaves cost more than it reads.
 constexpr int64_t kMinBlockBricks = 4;
 constexpr int kMinRingSlots = 3;
@@ -101,9 +103,30 @@ MatmulLaunch launch_of(const CudaMatmulShape& shape, const CudaMatmulConfig& con
           .ring_slots = config.ring_slots,
           .stage_bytes = matmul_stage_bytes(config.form.token_tiles, config.stage_bricks),
           .token_stride = matmul_token_stride(config.stage_bricks),
+          .read_ahead_bytes = config.read_ahead_bytes,
           .is_gated = shape.weights.is_gated,
           .output_is_f32 = shape.output_dtype == DType::kF32,
-          .residual_is_f32 = args.residual_dtype == DType::kF32};
+          .residual_is_f32 = args.residual_dtype == DType::kF32,
+          .recorder = args.recorder};
+}
+
+// Stages in flight, and what they take.
+void set_stages(CudaMatmulConfig& config, const CudaLimits& limits,
+                const CudaMatmulTuning& tuning) {
+  const int tiles = config.form.token_tiles;
+  config.stage_bricks = tuning.stage_bricks > 0 ? tuning.stage_bricks : kDefaultStageBricks;
+  // With up to 16 tokens two blocks fit an SM: the next launch fills its ring while this one ends.
+  const int64_t half_sm = limits.shared_sm_bytes / 2 - limits.shared_reserved_bytes;
+  // So that there cannot be two of them. More would only wait longer in memory's queue.
+  const int64_t most_of_sm = limits.shared_sm_bytes * 3 / 4;
+  const int64_t room = std::min(tuning.takes_sm ? most_of_sm : half_sm, limits.shared_block_bytes) -
+                       kRecorderSharedBytes;
+  const int64_t slots = room / matmul_shared_bytes(tiles, config.stage_bricks, 1);
+  config.ring_slots =
+      tuning.ring_slots > 0
+          ? tuning.ring_slots
+          : static_cast<int>(std::clamp<int64_t>(slots, kMinRingSlots, kMatmulMaxRingSlots));
+  config.shared_bytes = matmul_shared_bytes(tiles, config.stage_bricks, config.ring_slots);
 }
 
 }  // namespace
@@ -116,27 +139,23 @@ Result<CudaMatmulConfig> configure_cuda_matmul(const CudaMatmulShape& shape, int
   CudaMatmulConfig config;
   config.form.is_s8 = shape.weights.dtype == DType::kS8;
   config.form.token_tiles = 1 << form_index(tokens);
-  config.stage_bricks = tuning.stage_bricks > 0 ? tuning.stage_bricks : kDefaultStageBricks;
   const int64_t bricks =
       cuda_weight_tiles(shape.weights) * cuda_weight_bricks_per_tile(shape.weights);
   const int64_t blocks = tuning.blocks > 0 ? tuning.blocks : limits.sm_count;
   config.blocks = static_cast<int>(
       std::clamp<int64_t>(bricks / kMinBlockBricks, 1, std::max(blocks, int64_t{1})));
-  // With up to 16 tokens two blocks fit an SM: the next launch fills its ring while this one ends.
-  const int64_t half_sm = limits.shared_sm_bytes / 2 - limits.shared_reserved_bytes;
-  const int64_t slot_bytes = matmul_shared_bytes(config.form.token_tiles, config.stage_bricks, 1);
-  const int64_t slots = std::min(half_sm, limits.shared_block_bytes) / slot_bytes;
-  config.ring_slots =
-      tuning.ring_slots > 0
-          ? tuning.ring_slots
-          : static_cast<int>(std::clamp<int64_t>(slots, kMinRingSlots, kMatmulMaxRingSlots));
-  config.shared_bytes =
-      matmul_shared_bytes(config.form.token_tiles, config.stage_bricks, config.ring_slots);
-  if (config.shared_bytes > limits.shared_block_bytes)
+  set_stages(config, limits, tuning);
+  const int64_t read_ahead_bricks =
+      std::clamp<int64_t>(bricks / config.blocks / 16, kMinReadAheadBricks, kMaxReadAheadBricks);
+  config.read_ahead_bytes = tuning.read_ahead_kib == 0
+                                ? static_cast<int>(read_ahead_bricks) * kMatmulBrickBytes
+                                : std::max(tuning.read_ahead_kib, 0) << 10;
+  const int64_t needed = config.shared_bytes + kRecorderSharedBytes;
+  if (needed > limits.shared_block_bytes)
     return fail(ErrorCode::kInvalidInput,
                 "a matmul of {} tokens with {} stages of {} bricks needs {} bytes of shared memory "
                 "a block; {} has {}",
-                tokens, config.ring_slots, config.stage_bricks, config.shared_bytes, limits.name,
+                tokens, config.ring_slots, config.stage_bricks, needed, limits.name,
                 limits.shared_block_bytes);
   return config;
 }

@@ -34,6 +34,10 @@ struct CudaMatmulTuning {
   int stage_bricks = 0;  // of 8 KiB, copied together
   int ring_slots = 0;    // stages in flight
   int blocks = 0;
+  int read_ahead_kib = 0;  // of weights beyond the ring that a block brings into L2; -1: none
+  // The ring takes more than half of an SM: where matmuls do not follow each other directly, so
+  // that two blocks of one launch never share an SM while another has none.
+  bool takes_sm = false;
 };
 
 struct CudaMatmulArgs {
@@ -49,13 +53,14 @@ struct CudaMatmulArgs {
   int64_t residual_stride = 0;
   void* output = nullptr;     // [tokens][output_stride], at 16 bytes
   int64_t output_stride = 0;  // an even number of elements
-  // Prepared, at 256 bytes, of one launch at a time. Matmuls may share one on a stream if they
-  // have equally many blocks and it was prepared with room for all.
+  // Prepared, at 256 bytes, of one launch at a time. Matmuls may share one on a stream if it has
+  // room for each of them.
   void* workspace = nullptr;
   int64_t workspace_bytes = 0;
   // The launch may begin while the launch before it on the stream still runs, and then reads
   // weights ahead: they and their scales must be older than that launch. The rest is waited for.
   bool starts_early = false;
+  RecorderLaunch recorder = {};
 };
 
 // What a launch takes. Needs no device itself.
@@ -64,7 +69,8 @@ struct CudaMatmulConfig {
   int stage_bricks = 0;
   int ring_slots = 0;
   int blocks = 0;
-  int64_t shared_bytes = 0;
+  int read_ahead_bytes = 0;
+  int64_t shared_bytes = 0;  // beside kRecorderSharedBytes, which a recorded launch needs
 };
 // With that many tokens.
 Result<CudaMatmulConfig> configure_cuda_matmul(const CudaMatmulShape& shape, int tokens,

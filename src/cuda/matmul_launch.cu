@@ -26,47 +26,57 @@ using namespace gapless::device;
 
 constexpr int kThreads = (kMatmulWarps + kMatmulCopyWarps) * kWarpLanes;
 
-template <bool kIsS8, int kTokenTiles>
+// A multiplying warp.
+template <bool kIsS8, int kTokenTiles, typename Recorder>
 __device__ __forceinline__ void multiply_stages(const MatmulLaunch& launch, const StageRing& ring,
-                                                int warp, int lane) {
-  WarpSums<kIsS8, kTokenTiles> sums(warp, lane);
+                                                Recorder& recorder) {
+  WarpSums<kIsS8, kTokenTiles> sums(threadIdx.x / kWarpLanes, threadIdx.x % kWarpLanes);
   StageCursor cursor(launch);
+  sums.bring_pieces(launch);
   sums.begin_piece(launch, cursor.tile);
+  recorder.phase(DevicePhase::kWaitLaunch);
   wait_for_launch_before();  // token scales and the residual are its results
-  sums.load_token_scales(launch);
+  recorder.phase(DevicePhase::kWaitData);
+  sums.begin(launch);
   RingSlot place;
+  bool begins_piece = true;
   while (!cursor.is_done()) {
     const int bricks = cursor.count(launch);
-    wait_for_phase(ring.full(place.slot), place.parity);
-#pragma unroll 4
-    for (int brick = 0; brick < bricks; ++brick) sums.add_brick(ring, place.slot, brick);
-    __syncwarp();  // every lane has read the stage
-    if (lane == 0) arrive(ring.free(place.slot));
-    place.advance(ring.slots);
     const bool ends_piece = cursor.ends_piece(launch, bricks);
+    if (ends_piece) sums.prepare_to_finish(launch, cursor.tile);
+    wait_for_phase(ring.full(place.slot), place.parity);
+    if (begins_piece) recorder.phase(DevicePhase::kWork, cursor.tile);
+#pragma unroll(kTokenTiles < 4 ? 4 : 8 / kTokenTiles)
+    for (int brick = 0; brick < bricks; ++brick) sums.add_brick(ring, place.slot, brick);
+    arrive(ring.free(place.slot));
+    place.advance(ring.slots);
+    begins_piece = ends_piece;
     const int tile = cursor.tile;
     cursor.advance(launch, bricks);
     if (!ends_piece) continue;
-    sums.finish(launch, ring, tile);
+    sums.finish(launch, ring, tile, recorder);
     if (cursor.is_done()) return;
     sums.clear();
     sums.begin_piece(launch, cursor.tile);
   }
 }
 
-template <bool kIsS8, int kTokenTiles>
-__global__ void __launch_bounds__(kThreads, kTokenTiles < 8 ? 2 : 1)
+template <bool kIsS8, int kTokenTiles, bool kIsRecorded>
+__global__ void __launch_bounds__(kThreads, kTokenTiles < 4 ? 2 : 1)
     matmul_kernel(const __grid_constant__ MatmulLaunch launch) {
   extern __shared__ __align__(128) std::byte memory[];
   const int warp = threadIdx.x / kWarpLanes;
+  RoleRecorder<kIsRecorded, DeviceRole::kMain> recorder(threadIdx.x == 0);
+  recorder.begin(launch.recorder, DevicePhase::kSetUp);
   const StageRing ring(memory, launch);
   if (threadIdx.x == 0) ring.initialise();
   __syncthreads();
   let_next_launch_start();
   if (warp >= kMatmulWarps) {
-    fill_ring(launch, ring, warp == kMatmulWarps);
+    fill_ring<kIsRecorded>(launch, ring, warp == kMatmulWarps);
   } else {
-    multiply_stages<kIsS8, kTokenTiles>(launch, ring, warp, threadIdx.x % kWarpLanes);
+    multiply_stages<kIsS8, kTokenTiles>(launch, ring, recorder);
+    recorder.end(launch.recorder);
   }
 }
 
@@ -74,33 +84,41 @@ __global__ void __launch_bounds__(kThreads, kTokenTiles < 8 ? 2 : 1)
 
 using Kernel = void (*)(MatmulLaunch);
 
-template <bool kIsS8>
+template <bool kIsS8, bool kIsRecorded>
 Kernel kernel_of_tiles(int token_tiles) {
-  if (token_tiles == 1) return matmul_kernel<kIsS8, 1>;
-  if (token_tiles == 2) return matmul_kernel<kIsS8, 2>;
-  if (token_tiles == 4) return matmul_kernel<kIsS8, 4>;
-  if (token_tiles == 8) return matmul_kernel<kIsS8, 8>;
+  if (token_tiles == 1) return matmul_kernel<kIsS8, 1, kIsRecorded>;
+  if (token_tiles == 2) return matmul_kernel<kIsS8, 2, kIsRecorded>;
+  if (token_tiles == 4) return matmul_kernel<kIsS8, 4, kIsRecorded>;
+  if (token_tiles == 8) return matmul_kernel<kIsS8, 8, kIsRecorded>;
   return nullptr;
 }
 
-Kernel kernel_of(const MatmulForm& form) {
-  return form.is_s8 ? kernel_of_tiles<true>(form.token_tiles)
-                    : kernel_of_tiles<false>(form.token_tiles);
+Kernel kernel_of(const MatmulForm& form, bool is_recorded) {
+  if (form.is_s8) {
+    return is_recorded ? kernel_of_tiles<true, true>(form.token_tiles)
+                       : kernel_of_tiles<true, false>(form.token_tiles);
+  }
+  return is_recorded ? kernel_of_tiles<false, true>(form.token_tiles)
+                     : kernel_of_tiles<false, false>(form.token_tiles);
 }
 
 }  // namespace
 
 int matmul_prepare_kernel(const MatmulForm& form, int64_t shared_bytes) {
-  const Kernel kernel = kernel_of(form);
-  if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
-  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                              cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              static_cast<int>(shared_bytes));
+  for (const bool is_recorded : {false, true}) {
+    const Kernel kernel = kernel_of(form, is_recorded);
+    if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+    const cudaError_t status = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                    static_cast<int>(shared_bytes));
+    if (status != cudaSuccess) return status;
+  }
+  return cudaSuccess;
 }
 
 int matmul_launch_kernel(const MatmulForm& form, const MatmulLaunch& launch, int64_t shared_bytes,
                          bool starts_early, void* stream) {
-  const Kernel kernel = kernel_of(form);
+  const Kernel kernel = kernel_of(form, launch.recorder.buffer != nullptr);
   if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;

@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/recorder_launch.h"
+
 namespace gapless {
 
 inline constexpr int kMatmulTileRows = 128;
@@ -32,7 +34,7 @@ struct MatmulLaunch {
   const void* residual = nullptr;       // [tokens][residual_stride], or nothing
   // [blocks][warps][2 x token tiles][32] x 16 bytes; no epoch of a later launch is in it.
   void* partials = nullptr;
-  unsigned long long* arrivals = nullptr;  // of blocks, in all launches with this workspace
+  unsigned long long* arrivals = nullptr;  // launches with this workspace, and blocks of this one
   int64_t x_stride = 0;                    // in bytes
   int64_t output_stride = 0;               // in elements
   int64_t residual_stride = 0;             // in elements
@@ -41,15 +43,17 @@ struct MatmulLaunch {
   int tiles = 0;
   int bricks_per_tile = 0;
   int blocks = 0;
-  int block_bricks = 0;  // tiles * bricks_per_tile / blocks, rounded down
-  int extra_bricks = 0;  // what that leaves: the first blocks have one more
-  int stage_bricks = 0;  // copied and waited for together
-  int ring_slots = 0;    // stages in flight
-  int stage_bytes = 0;   // matmul_stage_bytes()
-  int token_stride = 0;  // matmul_token_stride()
+  int block_bricks = 0;      // tiles * bricks_per_tile / blocks, rounded down
+  int extra_bricks = 0;      // what that leaves: the first blocks have one more
+  int stage_bricks = 0;      // copied and waited for together
+  int ring_slots = 0;        // stages in flight
+  int stage_bytes = 0;       // matmul_stage_bytes()
+  int token_stride = 0;      // matmul_token_stride()
+  int read_ahead_bytes = 0;  // of a block's weights beyond the ring, brought into L2
   bool is_gated = false;
   bool output_is_f32 = false;
   bool residual_is_f32 = false;
+  RecorderLaunch recorder;
 };
 
 // Which kernel.

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A block's bricks in stages, and the ring they go through in shared memory. Two warps copy, the
-// others multiply: "full" barriers say that a stage is there, "free" ones that all warps read it.
+// others multiply: "full" barriers say that a stage is there, "free" ones that all lanes read it.
+// (One lane a warp would do. So racecheck sees who waits for whom, and it takes no longer.)
 
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/matmul_launch.h"
+#include "cuda/recorder.cuh"
 #include "cuda/tensor_ops.cuh"
 
 namespace gapless::device {
@@ -102,7 +104,7 @@ struct StageRing {
     initialise_barrier(epoch_barrier(), 1);
     for (int slot = 0; slot < slots; ++slot) {
       initialise_barrier(full(slot), kStageArrivals);
-      initialise_barrier(free(slot), kMatmulWarps);
+      initialise_barrier(free(slot), kMatmulWarps * kWarpLanes);
     }
     publish_barriers();
   }
@@ -156,21 +158,44 @@ __device__ __forceinline__ void start_tokens(const MatmulLaunch& launch, const S
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(ring.full(slot)) : "memory");
 }
 
-// Tells the warps the number of this launch, which all its blocks agree on: each counts itself in
-// once, after the launch before has ended.
+// Tells the warps the number of this launch, which all its blocks agree on. The word has the number
+// of launches before in its high half and counts this launch's blocks in the low one; the last
+// block makes the next number. All that after the launch before has ended.
 __device__ __forceinline__ void publish_epoch(const MatmulLaunch& launch, const StageRing& ring) {
   if (threadIdx.x % kWarpLanes == 0) {
     const unsigned long long before = atomicAdd(launch.arrivals, 1ull);
-    const uint32_t epoch = static_cast<uint32_t>(before / launch.blocks) + 1;
+    if (static_cast<uint32_t>(before) + 1 == static_cast<uint32_t>(launch.blocks)) {
+      atomicAdd(launch.arrivals, (1ull << 32) - static_cast<uint32_t>(launch.blocks));
+    }
+    const uint32_t epoch = static_cast<uint32_t>(before >> 32) + 1;
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(ring.epoch()), "r"(epoch) : "memory");
     arrive(ring.epoch_barrier());
   }
   __syncwarp();
 }
 
-// A copying warp. Weights are asked for before the launch before has ended, tokens after it.
-__device__ inline void fill_ring(const MatmulLaunch& launch, const StageRing& ring,
-                                 bool copies_weights) {
+// While a block waits for the launch before and its ring is full, the weights that come next are
+// brought into L2, so that memory has begun to deliver when the wait is over. (Many are of no use:
+// L2 gives them to the SMs hardly faster than memory does.)
+__device__ __forceinline__ void read_ahead(const MatmulLaunch& launch, const StageCursor& next) {
+  constexpr int kPartBytes = 2 * kMatmulBrickBytes;
+  const int bytes = min((next.end - next.brick) * kMatmulBrickBytes, launch.read_ahead_bytes);
+  const std::byte* source = launch.weights + int64_t{next.brick} * kMatmulBrickBytes;
+  const int lane = threadIdx.x % kWarpLanes;
+  for (int at = lane * kPartBytes; at < bytes; at += kWarpLanes * kPartBytes) {
+    prefetch_into_l2(source + at, min(kPartBytes, bytes - at));
+  }
+  __syncwarp();
+}
+
+// A copying warp, of which one copies weights too. Those are asked for before the launch before has
+// ended, tokens after it.
+template <bool kIsRecorded>
+__device__ __forceinline__ void fill_ring(const MatmulLaunch& launch, const StageRing& ring,
+                                          bool copies_weights) {
+  RoleRecorder<kIsRecorded, DeviceRole::kCopy> recorder(copies_weights &&
+                                                        threadIdx.x % kWarpLanes == 0);
+  recorder.begin(launch.recorder, DevicePhase::kReadAhead);
   StageCursor weights(launch);
   StageCursor tokens = weights;
   int ahead = 0;
@@ -178,7 +203,10 @@ __device__ inline void fill_ring(const MatmulLaunch& launch, const StageRing& ri
     if (copies_weights) start_weights(launch, ring, weights, ahead);
     weights.advance(launch, weights.count(launch));
   }
+  if (copies_weights) read_ahead(launch, weights);
+  recorder.phase(DevicePhase::kWaitLaunch);
   wait_for_launch_before();
+  recorder.phase(DevicePhase::kWork);
   for (int slot = 0; slot < ahead; ++slot) {
     start_tokens(launch, ring, tokens, slot);
     tokens.advance(launch, tokens.count(launch));
@@ -192,6 +220,7 @@ __device__ inline void fill_ring(const MatmulLaunch& launch, const StageRing& ri
     weights.advance(launch, weights.count(launch));
     place.advance(ring.slots);
   }
+  recorder.end(launch.recorder);
 }
 
 }  // namespace gapless::device

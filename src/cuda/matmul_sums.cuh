@@ -91,7 +91,10 @@ class WarpSums {
     }
   }
 
-  // Scales are on their way long before the sums are complete.
+  // Where there are registers for them, scales are on their way long before the sums are complete.
+  __device__ void begin(const MatmulLaunch& launch) {
+    if (kHasRoomForScales) load_token_scales(launch);
+  }
   __device__ void load_token_scales(const MatmulLaunch& launch) {
 #pragma unroll
     for (int tile = 0; tile < kTokenTiles; ++tile) {
@@ -115,6 +118,23 @@ class WarpSums {
     }
   }
 
+  // Once, before anything else is asked of memory: the lines in which this block will look for
+  // others' pieces. Whoever looks for them when they are not in L2 waits for memory, behind all
+  // that the next launch reads ahead by then: up to 5 us.
+  __device__ void bring_pieces(const MatmulLaunch& launch) const {
+    const int last_brick = first_brick(launch, block_index(launch) + 1) - 1;
+    const int tile = last_brick / launch.bricks_per_tile;
+    const int tile_begin = tile * launch.bricks_per_tile;
+    if (block_of_brick(launch, tile_begin) != block_index(launch)) return;
+    const int last = block_of_brick(launch, tile_begin + launch.bricks_per_tile - 1);
+    for (int block = block_index(launch) + 1; block <= last; ++block) {
+#pragma unroll 1
+      for (int i = 0; i < kPieceVectors; ++i) {
+        bring_line_into_l2(piece(launch, block) + i * kWarpLanes);
+      }
+    }
+  }
+
   // One brick: two steps of 32 bytes of k. A lane's 16 bytes of a token serve both.
   __device__ void add_brick(const StageRing& ring, int slot, int brick) {
     const uint32_t weights = ring.weights(slot) + brick * kMatmulBrickBytes +
@@ -131,23 +151,40 @@ class WarpSums {
     }
   }
 
+  // Ahead of the last stage of a piece.
+  __device__ void prepare_to_finish(const MatmulLaunch& launch, int tile) {
+    if (kReadsResidualsAhead && block_index(launch) == first_block_) load_residuals(launch, tile);
+  }
   // The sums of this block's piece of a tile become output, or go to the block that does that.
-  __device__ void finish(const MatmulLaunch& launch, const StageRing& ring, int tile) {
+  template <typename Recorder>
+  __device__ void finish(const MatmulLaunch& launch, const StageRing& ring, int tile,
+                         Recorder& recorder) {
     if (first_block_ != last_block_) {
+      recorder.phase(DevicePhase::kWaitBlock, tile);
       wait_for_phase(ring.epoch_barrier(), 0);
       const uint32_t epoch = load_shared(ring.epoch());
-      if (block_index(launch) != first_block_) return send(launch, epoch);
-      for (int block = first_block_ + 1; block <= last_block_; block += kPieceBatch) {
-        add_pieces(launch, block, epoch);
+      if (block_index(launch) != first_block_) {
+        recorder.phase(DevicePhase::kStore, tile);
+        return send(launch, epoch);
       }
+      add_all_pieces(launch, epoch);
     }
+    recorder.phase(DevicePhase::kStore, tile);
+    if (!kHasRoomForScales) load_token_scales(launch);
+    if (!kReadsResidualsAhead) load_residuals(launch, tile);
     store(launch, tile);
   }
 
  private:
-  // Pieces of a tile that are read together, so that their latency is waited for once.
-  static constexpr int kPieceBatch = kTokenTiles < 4 ? 4 / kTokenTiles : 1;
+  // What is read together, so that its latency is waited for once: some pieces, or part of one.
   static constexpr int kPieceVectors = 2 * kTokenTiles;
+  static constexpr int kPartVectors = kPieceVectors < 8 ? kPieceVectors : 8;
+  static constexpr int kPieceParts = kPieceVectors / kPartVectors;
+  static constexpr int kPieceBatch = 8 / kPartVectors;
+  // Residuals are read before the first store, which the compiler must take for one of them, and
+  // before the sums are complete where there are registers for it.
+  static constexpr bool kReadsResidualsAhead = kTokenTiles < 4;
+  static constexpr bool kHasRoomForScales = kTokenTiles < 8;
   static constexpr int kMaxTries = 1 << 22;  // a second or more
 
   __device__ int first_token(int tile) const { return tile * kMatmulTokenTile + lane_ % 4 * 2; }
@@ -168,11 +205,17 @@ class WarpSums {
     }
   }
 
-  // Blocks `block` and some behind it. Their bricks come after this block's, and they have a lower
-  // blockIdx: they started before it.
-  __device__ __forceinline__ void add_pieces(const MatmulLaunch& launch, int block,
+  // Adds the pieces of all other blocks of the tile. Their bricks come after this block's, and they
+  // have a lower blockIdx: they started before it.
+  __device__ void add_all_pieces(const MatmulLaunch& launch, uint32_t epoch) {
+    for (int block = first_block_ + 1; block <= last_block_; block += kPieceBatch) {
+#pragma unroll
+      for (int part = 0; part < kPieceParts; ++part) add_pieces(launch, block, part, epoch);
+    }
+  }
+  __device__ __forceinline__ void add_pieces(const MatmulLaunch& launch, int block, int part,
                                              uint32_t epoch) {
-    MarkedSums pieces[kPieceBatch][kPieceVectors];
+    MarkedSums pieces[kPieceBatch][kPartVectors];
     bool are_there = false;
     for (int tries = 0; !are_there; ++tries) {
       if (tries == kMaxTries) __trap();
@@ -181,23 +224,24 @@ class WarpSums {
       for (int p = 0; p < kPieceBatch; ++p) {
         const MarkedSums* source = piece(launch, min(block + p, last_block_));
 #pragma unroll
-        for (int i = 0; i < kPieceVectors; ++i) {
-          pieces[p][i] = load_marked(source + i * kWarpLanes);
+        for (int i = 0; i < kPartVectors; ++i) {
+          pieces[p][i] = load_marked(source + (part * kPartVectors + i) * kWarpLanes);
         }
       }
 #pragma unroll
       for (int p = 0; p < kPieceBatch; ++p) {
 #pragma unroll
-        for (int i = 0; i < kPieceVectors; ++i) are_there &= is_of(pieces[p][i], epoch);
+        for (int i = 0; i < kPartVectors; ++i) are_there &= is_of(pieces[p][i], epoch);
       }
     }
 #pragma unroll
     for (int p = 0; p < kPieceBatch; ++p) {
       if (block + p > last_block_) break;
 #pragma unroll
-      for (int i = 0; i < kPieceVectors; ++i) {
-        add(sums_[i / 2][i % 2 * 2], pieces[p][i].first);
-        add(sums_[i / 2][i % 2 * 2 + 1], pieces[p][i].second);
+      for (int i = 0; i < kPartVectors; ++i) {
+        Sum* pair = sums_[(part * kPartVectors + i) / 2] + i % 2 * 2;
+        add(pair[0], pieces[p][i].first);
+        add(pair[1], pieces[p][i].second);
       }
     }
   }
@@ -213,9 +257,39 @@ class WarpSums {
     return __fmul_rn(result, token_scales_[tile][token]);
   }
 
+  // Of the output: the lane's first one.
+  __device__ int column_of(const MatmulLaunch& launch, int tile) const {
+    return launch.is_gated ? tile * (kMatmulTileRows / 2) + warp_ * 8 + lane_ / 4
+                           : tile * kMatmulTileRows + warp_ * 16 + lane_ / 4 * 2;
+  }
+
+  // As they lie in memory: whoever made floats of them here would wait for them.
+  __device__ void load_residuals(const MatmulLaunch& launch, int tile) {
+    const int column = column_of(launch, tile);
+    const bool has_column = launch.residual != nullptr && column < launch.columns;
+#pragma unroll
+    for (int i = 0; i < kTokenTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int token = first_token(i) + j;
+        if (!has_column || token >= launch.tokens) continue;
+        const int64_t at = token * launch.residual_stride + column;
+        residuals_[i][j][0] = residual_bits(launch, at);
+        if (!launch.is_gated) residuals_[i][j][1] = residual_bits(launch, at + 1);
+      }
+    }
+  }
+  __device__ static uint32_t residual_bits(const MatmulLaunch& launch, int64_t at) {
+    if (launch.residual_is_f32) return __ldcg(static_cast<const uint32_t*>(launch.residual) + at);
+    return __ldcg(static_cast<const uint16_t*>(launch.residual) + at);
+  }
+  __device__ float residual(const MatmulLaunch& launch, int tile, int token, int row) const {
+    const uint32_t bits = residuals_[tile][token][row];
+    return __uint_as_float(launch.residual_is_f32 ? bits : bits << 16);
+  }
+
   __device__ void store(const MatmulLaunch& launch, int tile) const {
-    const int column = launch.is_gated ? tile * (kMatmulTileRows / 2) + warp_ * 8 + lane_ / 4
-                                       : tile * kMatmulTileRows + warp_ * 16 + lane_ / 4 * 2;
+    const int column = column_of(launch, tile);
     if (column >= launch.columns) return;
 #pragma unroll
     for (int i = 0; i < kTokenTiles; ++i) {
@@ -223,42 +297,26 @@ class WarpSums {
       for (int j = 0; j < 2; ++j) {
         const int token = first_token(i) + j;
         if (token >= launch.tokens) continue;
-        const float low = value(i, 0, j);
-        const float high = value(i, 1, j);
-        if (launch.is_gated) {
-          store_one(launch, token, column, gated(low, high));
-        } else {
-          store_pair(launch, token, column, low, high);
+        float low = value(i, 0, j);
+        float high = value(i, 1, j);
+        if (launch.is_gated) low = gated(low, high);
+        if (launch.residual != nullptr) {
+          low += residual(launch, i, j, 0);
+          high += residual(launch, i, j, 1);
         }
+        const int64_t at = token * launch.output_stride + column;
+        launch.is_gated ? store_one(launch, at, low) : store_pair(launch, at, low, high);
       }
     }
   }
-
-  __device__ static float residual_at(const MatmulLaunch& launch, int64_t at) {
-    if (launch.residual_is_f32) return __ldcg(static_cast<const float*>(launch.residual) + at);
-    const uint16_t* bits = static_cast<const uint16_t*>(launch.residual) + at;
-    return __uint_as_float(uint32_t{__ldcg(bits)} << 16);
-  }
-  __device__ static void store_one(const MatmulLaunch& launch, int token, int column,
-                                   float result) {
-    if (launch.residual != nullptr) {
-      result += residual_at(launch, token * launch.residual_stride + column);
-    }
-    const int64_t at = token * launch.output_stride + column;
+  __device__ static void store_one(const MatmulLaunch& launch, int64_t at, float result) {
     if (launch.output_is_f32) {
       static_cast<float*>(launch.output)[at] = result;
     } else {
       static_cast<__nv_bfloat16*>(launch.output)[at] = __float2bfloat16_rn(result);
     }
   }
-  __device__ static void store_pair(const MatmulLaunch& launch, int token, int column, float low,
-                                    float high) {
-    if (launch.residual != nullptr) {
-      const int64_t residual = token * launch.residual_stride + column;
-      low += residual_at(launch, residual);
-      high += residual_at(launch, residual + 1);
-    }
-    const int64_t at = token * launch.output_stride + column;
+  __device__ static void store_pair(const MatmulLaunch& launch, int64_t at, float low, float high) {
     if (launch.output_is_f32) {
       *reinterpret_cast<float2*>(static_cast<float*>(launch.output) + at) = make_float2(low, high);
     } else {
@@ -274,6 +332,7 @@ class WarpSums {
   Sum sums_[kTokenTiles][4];
   float token_scales_[kTokenTiles][2];
   float row_scales_[2] = {1.0f, 1.0f};
+  uint32_t residuals_[kTokenTiles][2][2] = {};  // [tile][token][row], bits
 };
 
 }  // namespace gapless::device

@@ -114,10 +114,22 @@ TEST(CudaMatmulConfig, LeavesRoomForTheNextLaunchOnAnSm) {
     EXPECT_EQ(config->blocks, 132);
     EXPECT_GE(config->form.token_tiles * 8, tokens);
     if (tokens <= 16) {
-      EXPECT_LE(2 * (config->shared_bytes + 1024), 228 << 10);
+      EXPECT_LE(2 * (config->shared_bytes + kRecorderSharedBytes + 1024), 228 << 10);
     }
     EXPECT_GE(config->ring_slots * config->stage_bricks * 8192, 64 << 10) << "bytes in flight";
   }
+}
+
+TEST(CudaMatmulConfig, ReadsASixteenthOfABlockAheadWithinBounds) {
+  const auto kib = [](int64_t columns, int64_t k, const CudaMatmulTuning& tuning) {
+    const CudaMatmulCase c = case_of(DType::kS8, columns, k, false, 16);
+    return configure_cuda_matmul(c.shape, 16, h200(), tuning)->read_ahead_bytes / 1024;
+  };
+  EXPECT_EQ(kib(7168, 5120, {}), 24);   // 33 bricks a block
+  EXPECT_EQ(kib(5120, 17408, {}), 40);  // 82
+  EXPECT_EQ(kib(34816, 5120, {}), 48);  // 164
+  EXPECT_EQ(kib(7168, 5120, {.read_ahead_kib = 7}), 7);
+  EXPECT_EQ(kib(7168, 5120, {.read_ahead_kib = -1}), 0);
 }
 
 TEST(CudaMatmulConfig, SaysWhatDoesNotFit) {
@@ -286,41 +298,176 @@ TEST_F(CudaMatmulOnDevice, ATokenDoesNotSeeTheOthers) {
   }
 }
 
+// What six launches in a row make of one, each of which has the output of the one before as tokens.
+Result<Bytes> chained(CudaMatmulRun& run, bool starts_early) {
+  DeviceBuffer buffer = GAPLESS_TRY(DeviceBuffer::allocate(run.output().bytes(), "outputs"));
+  GAPLESS_TRY(buffer.fill(0xff));
+  GAPLESS_TRY(run.run());
+  CudaMatmulArgs args = run.args();
+  args.starts_early = starts_early;
+  args.token_scales = nullptr;
+  args.x_stride = args.output_stride = 5120;
+  for (int i = 0; i < 6; ++i) {
+    args.x = i % 2 == 0 ? run.output().data() : buffer.data();
+    args.output = i % 2 == 0 ? buffer.data() : run.output().data();
+    GAPLESS_TRY(run.matmul().launch(args, nullptr));
+  }
+  GAPLESS_TRY(synchronize(nullptr));
+  Bytes output(16 * 5120 * 2);
+  GAPLESS_TRY(run.output().copy_to_host(output.data(), static_cast<int64_t>(output.size())));
+  return output;
+}
+
 TEST_F(CudaMatmulOnDevice, LaunchesThatStartEarlyWaitForTheirTokens) {
   CudaMatmulCase c = case_of(DType::kBf16, 5120, 5120, false, 16);
   c.shape.output_dtype = DType::kBf16;
   Result<CudaMatmulRun> run = CudaMatmulRun::make(c);
   ASSERT_TRUE(run) << run.error().message;
-  Result<DeviceBuffer> buffer = DeviceBuffer::allocate(run->output().bytes(), "outputs");
-  ASSERT_TRUE(buffer);
-  std::vector<Bytes> results;
-  for (const bool starts_early : {false, true, true}) {
-    ASSERT_TRUE(buffer->fill(0xff));
-    ASSERT_TRUE(run->run());
-    CudaMatmulArgs args = run->args();  // from output to buffer and back
-    args.starts_early = starts_early;
-    args.token_scales = nullptr;
-    args.x_stride = args.output_stride = 5120;
-    for (int i = 0; i < 6; ++i) {
-      args.x = i % 2 == 0 ? run->output().data() : buffer->data();
-      args.output = i % 2 == 0 ? buffer->data() : run->output().data();
-      ASSERT_TRUE(run->matmul().launch(args, nullptr));
-    }
-    ASSERT_TRUE(synchronize(nullptr));
-    Bytes output(16 * 5120 * 2);
-    ASSERT_TRUE(run->output().copy_to_host(output.data(), static_cast<int64_t>(output.size())));
-    results.push_back(output);
+  const Result<Bytes> expected = chained(*run, false);
+  ASSERT_TRUE(expected) << expected.error().message;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const Result<Bytes> output = chained(*run, true);
+    ASSERT_TRUE(output) << output.error().message;
+    EXPECT_EQ(*output, *expected);
   }
-  EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(results[0], results[2]);
 }
 
 TEST_F(CudaMatmulOnDevice, HowItIsCutDoesNotChangeEightBitResults) {
   CudaMatmulCase c = case_of(DType::kS8, 1040, 5120, false, 16);
-  for (const CudaMatmulTuning& tuning :
-       {CudaMatmulTuning{1, 2, 7}, CudaMatmulTuning{3, 2, 264}, CudaMatmulTuning{4, 5, 1}}) {
+  const CudaMatmulTuning tunings[] = {{.stage_bricks = 1, .ring_slots = 2, .blocks = 7},
+                                      {.stage_bricks = 3, .ring_slots = 2, .blocks = 264},
+                                      {.stage_bricks = 4, .ring_slots = 5, .blocks = 1},
+                                      {.blocks = 40, .read_ahead_kib = -1},
+                                      {.ring_slots = 2, .read_ahead_kib = 4096}};
+  for (const CudaMatmulTuning& tuning : tunings) {
     c.tuning = tuning;
     expect_right(c);
+  }
+}
+
+// One has 132 blocks (on a large GPU), one 8, one a single block: whatever the order, each finds
+// sums of its own launch only.
+TEST_F(CudaMatmulOnDevice, MatmulsOfDifferentSizesShareAWorkspace) {
+  std::vector<CudaMatmulRun> runs;
+  std::vector<Bytes> expected;
+  for (const Extent& extent : {Extent{1040, 5120}, Extent{144, 1088}, Extent{16, 64}}) {
+    Result<CudaMatmulRun> run =
+        CudaMatmulRun::make(case_of(DType::kS8, extent.columns, extent.k, false, 16));
+    ASSERT_TRUE(run) << run.error().message;
+    Result<Bytes> output = run->run();
+    ASSERT_TRUE(output) << output.error().message;
+    runs.push_back(std::move(*run));
+    expected.push_back(std::move(*output));
+  }
+  const CudaMatmulArgs largest = runs[0].args();
+  ASSERT_TRUE(runs[0].matmul().prepare(largest.workspace, largest.workspace_bytes, nullptr));
+  for (const size_t index : {1u, 0u, 2u, 0u, 1u, 1u, 2u, 0u}) {
+    CudaMatmulArgs args = runs[index].args();
+    args.workspace = largest.workspace;
+    args.workspace_bytes = largest.workspace_bytes;
+    ASSERT_TRUE(runs[index].matmul().launch(args, nullptr));
+    ASSERT_TRUE(synchronize(nullptr));
+    Bytes output(expected[index].size());
+    ASSERT_TRUE(
+        runs[index].output().copy_to_host(output.data(), static_cast<int64_t>(output.size())));
+    EXPECT_EQ(output, expected[index]) << "matmul " << index;
+  }
+}
+
+TEST_F(CudaMatmulOnDevice, TheResidualMayBeTheOutput) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    CudaMatmulCase c = case_of(DType::kS8, 1040, 5120, false, 16);
+    c.shape.output_dtype = dtype;
+    Result<CudaMatmulRun> run = CudaMatmulRun::make(c);
+    ASSERT_TRUE(run) << run.error().message;
+    const int64_t bytes = run->output().bytes();
+    std::vector<Bf16> values(static_cast<size_t>(bytes / 2));
+    MatmulRandom random(7);
+    for (Bf16& value : values) value = to_bf16(random.between(-2.0f, 2.0f));
+    Result<DeviceBuffer> residual = DeviceBuffer::allocate(bytes, "residuals");
+    Result<DeviceBuffer> in_place = DeviceBuffer::allocate(bytes, "residuals");
+    ASSERT_TRUE(residual && in_place);
+    ASSERT_TRUE(residual->copy_from_host(values.data(), bytes));
+    ASSERT_TRUE(in_place->copy_from_host(values.data(), bytes));
+    CudaMatmulArgs args = run->args();
+    args.residual = residual->data();
+    args.residual_dtype = dtype;
+    args.residual_stride = args.output_stride;
+    ASSERT_TRUE(run->matmul().launch(args, nullptr));
+    args.residual = args.output = in_place->data();
+    ASSERT_TRUE(run->matmul().launch(args, nullptr));
+    ASSERT_TRUE(synchronize(nullptr));
+    Bytes expected(static_cast<size_t>(bytes)), output(static_cast<size_t>(bytes));
+    ASSERT_TRUE(run->output().copy_to_host(expected.data(), bytes));
+    ASSERT_TRUE(in_place->copy_to_host(output.data(), bytes));
+    for (int64_t token = 0; token < 16; ++token) {
+      const auto begin = expected.begin() + token * args.output_stride * dtype_bytes(dtype);
+      const auto end = begin + 1040 * dtype_bytes(dtype);
+      EXPECT_TRUE(std::equal(begin, end, output.begin() + (begin - expected.begin())))
+          << "token " << token;
+    }
+  }
+}
+
+// ---- Recorded.
+
+struct BlockRecord {
+  DeviceBlockHeader header;
+  DeviceRecord records[kDeviceRoleCount][kRoleRecords];
+};
+static_assert(sizeof(BlockRecord) == kDeviceBlockBytes);
+
+// Each role begins as it should, ends with kEnd, and its clock does not go back.
+void expect_complete(const BlockRecord& block, uint32_t step) {
+  ASSERT_EQ(block.header.step, step);
+  EXPECT_GT(block.header.begin_ns, 0u);
+  const DevicePhase first_phases[] = {DevicePhase::kSetUp, DevicePhase::kReadAhead};
+  for (size_t role = 0; role < 2; ++role) {
+    const int count =
+        record_count(reinterpret_cast<const std::byte*>(&block), static_cast<int>(role));
+    ASSERT_GE(count, 2);
+    EXPECT_EQ(block.header.dropped[role], 0u);
+    const DeviceRecord* records = block.records[role];
+    EXPECT_EQ(records[0].phase(), first_phases[role]);
+    EXPECT_EQ(records[count - 1].phase(), DevicePhase::kEnd);
+    for (int i = 1; i < count; ++i) {
+      EXPECT_LT(records[i].clock - records[i - 1].clock, 1u << 31) << "role " << role;
+    }
+  }
+}
+
+TEST_F(CudaMatmulOnDevice, RecordedLaunchesComputeTheSameAndSayWhatTheyDid) {
+  constexpr int64_t kSteps = 4096;  // bytes of the blocks' numbers, before the records
+  for (const bool is_gated : {false, true}) {
+    Result<CudaMatmulRun> run =
+        CudaMatmulRun::make(case_of(DType::kBf16, 1040, 5120, is_gated, 16));
+    ASSERT_TRUE(run) << run.error().message;
+    const Result<Bytes> expected = run->run();
+    ASSERT_TRUE(expected) << expected.error().message;
+    const int blocks = run->matmul().config(16).blocks;
+    Result<DeviceBuffer> buffer =
+        DeviceBuffer::allocate(kSteps + int64_t{2} * blocks * kDeviceBlockBytes, "records");
+    ASSERT_TRUE(buffer) << buffer.error().message;
+    ASSERT_TRUE(buffer->fill(0));
+    const size_t counters = static_cast<size_t>(blocks) * kDeviceRoleCount;
+    ASSERT_LE(counters * sizeof(uint32_t), static_cast<size_t>(kSteps));
+    const std::vector<uint32_t> steps(counters, 1);  // of each role of each, so far
+    ASSERT_TRUE(buffer->copy_from_host(steps.data(), std::ssize(steps) * 4));
+    CudaMatmulArgs args = run->args();
+    args.recorder = {.buffer = buffer->data() + kSteps,
+                     .steps = reinterpret_cast<uint32_t*>(buffer->data()),
+                     .step_capacity = 2,
+                     .step_blocks = static_cast<uint32_t>(blocks),
+                     .first_block = 0};
+    ASSERT_TRUE(run->matmul().launch(args, nullptr));
+    ASSERT_TRUE(synchronize(nullptr));
+    Bytes output(expected->size());
+    ASSERT_TRUE(run->output().copy_to_host(output.data(), static_cast<int64_t>(output.size())));
+    EXPECT_EQ(output, *expected);
+    std::vector<BlockRecord> records(static_cast<size_t>(blocks));
+    ASSERT_TRUE(buffer->copy_to_host(records.data(), int64_t{blocks} * kDeviceBlockBytes,
+                                     kSteps + int64_t{blocks} * kDeviceBlockBytes));
+    for (const BlockRecord& block : records) expect_complete(block, 2);
   }
 }
 

@@ -165,6 +165,18 @@ __device__ __forceinline__ void start_copy(uint32_t target, const void* source, 
 #endif
 }
 
+// Asks for memory that will be copied later. At 16 bytes, and a multiple of 16.
+__device__ __forceinline__ void prefetch_into_l2(const void* source, int bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(source), "r"(bytes) : "memory");
+#endif
+}
+
+// The line that holds the address.
+__device__ __forceinline__ void bring_line_into_l2(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address) : "memory");
+}
+
 // Waits for a phase of the barrier. A copy that does not end is a bug or broken memory: the kernel
 // stops with an error after a second or more instead of waiting for ever.
 __device__ __forceinline__ void wait_for_phase(uint32_t barrier, uint32_t parity) {

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RoleRecorder: how a role of a block records its phases (cuda/recorder_launch.h). In a kernel:
+//
+//   RoleRecorder<kIsRecorded, DeviceRole::kMain> recorder(threadIdx.x == 0);  // lane 0 of a warp
+//   recorder.begin(launch.recorder, DevicePhase::kSetUp);                     // at entry
+//   recorder.phase(DevicePhase::kWaitLaunch);  // what was before ends here
+//   wait_for_launch_before();
+//   recorder.phase(DevicePhase::kWork, tile);
+//   recorder.end(launch.recorder);             // the last statement of the role
+//
+// The argument is true in one thread of the block; all other threads may call the same functions,
+// or not, and record nothing. The object of the other form is empty and its functions do nothing.
+// Every block has a kMain, which begins when the block does; no role waits for another.
+//
+// A phase costs a clock read and an 8-byte store that nobody waits for; all lanes run the same
+// instructions and one of them stores, so that nothing branches. The block's place depends on the
+// number of the step, which begin() starts to load. A role takes its place when it begins to wait
+// for the launch before, since then it has time, at the latest with its third phase (kCombine only
+// then: it begins when that wait may be over). What was recorded until then stays in registers, and
+// is stored with kMain's header. From there on the object is three registers. The statements in
+// assembler keep their order among those of the kernel's waits, and have no effect on when the
+// kernel's own loads and stores are.
+
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "cuda/recorder_launch.h"
+#include "cuda/tensor_ops.cuh"
+
+namespace gapless::device {
+
+struct ClockPair {
+  uint64_t ns;
+  uint64_t clock;
+};
+__device__ __forceinline__ uint32_t read_clock() {
+  uint32_t clock;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(clock));
+  return clock;
+}
+__device__ __forceinline__ ClockPair read_clocks() {
+  ClockPair pair;
+  asm volatile("mov.u64 %0, %%globaltimer;\n mov.u64 %1, %%clock64;"
+               : "=l"(pair.ns), "=l"(pair.clock));
+  return pair;
+}
+
+// Global memory, which nobody in the kernel reads or writes but through these.
+__device__ __forceinline__ uint32_t load_word(const uint32_t* source) {
+  uint32_t word;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(source));
+  return word;
+}
+__device__ __forceinline__ void store_word(uint32_t* target, uint32_t word) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(target), "r"(word));
+}
+__device__ __forceinline__ void store_four(std::byte* target, uint4 words) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words.x), "r"(words.y),
+               "r"(words.z), "r"(words.w));
+}
+// By the lanes whose index is below the limit, without a branch.
+__device__ __forceinline__ void store_two_below(uint32_t limit, uint32_t index, std::byte* target,
+                                                uint2 words) {
+  asm volatile(
+      "{\n .reg .pred p;\n setp.lt.u32 p, %0, %1;\n @p st.global.v2.u32 [%2], {%3, %4};\n}" ::"r"(
+          index),
+      "r"(limit), "l"(target), "r"(words.x), "r"(words.y));
+}
+
+template <bool kIsRecorded, DeviceRole kRole>
+class RoleRecorder;
+
+template <DeviceRole kRole>
+class RoleRecorder<false, kRole> {
+ public:
+  __device__ __forceinline__ explicit RoleRecorder(bool /*is_recording_lane*/) {}
+  __device__ __forceinline__ void begin(const RecorderLaunch&, DevicePhase, uint32_t = 0) {}
+  __device__ __forceinline__ void phase(DevicePhase, uint32_t = 0) {}
+  __device__ __forceinline__ void end(const RecorderLaunch&) {}
+};
+static_assert(std::is_empty_v<RoleRecorder<false, DeviceRole::kMain>>);
+
+template <DeviceRole kRole>
+class RoleRecorder<true, kRole> {
+ public:
+  __device__ __forceinline__ explicit RoleRecorder(bool is_recording_lane)
+      : is_recording_(is_recording_lane) {}
+
+  // The first phase. Of kMain: the block begins.
+  __device__ __forceinline__ void begin(const RecorderLaunch& launch, DevicePhase phase,
+                                        uint32_t value = 0) {
+    launch_ = &launch;
+    is_recording_ = is_recording_ && launch.buffer != nullptr;
+    kept_count_ = 1;
+    if (!is_recording_) return;
+    kept_[0] = {tag_of(phase, value), read_clock()};
+    if constexpr (kRole == DeviceRole::kMain) begin_ = read_clocks();
+    step_ = load_word(counter());
+  }
+
+  // The phase before ends, this one begins. `value` has 24 bits.
+  __device__ __forceinline__ void phase(DevicePhase phase, uint32_t value = 0) {
+    const uint2 record = {tag_of(phase, value), read_clock()};
+    if (kept_count_ == 1) {
+      kept_[1] = record;
+      kept_count_ = 2;
+      if (kHasTime && phase == DevicePhase::kWaitLaunch) take_place();
+      return;
+    }
+    if (kept_count_ == 2) take_place();
+    store_two_below(kPhaseRecords, count_, record_place(count_), record);
+    ++count_;
+  }
+
+  // Nothing may be recorded after it. The launch is the one of begin().
+  __device__ __forceinline__ void end(const RecorderLaunch&) {
+    const uint2 record = {tag_of(DevicePhase::kEnd, 0), read_clock()};
+    if (kept_count_ != kIsPlaced) take_place();
+    store_two_below(kNoPlace, count_, record_place(min(count_, kPhaseRecords)), record);
+    if (count_ <= kPhaseRecords || count_ >= kNoPlace) return;
+    uint32_t* dropped = reinterpret_cast<uint32_t*>(records_ - kRecordsOffset + kDroppedOffset);
+    store_word(dropped, count_ - kPhaseRecords);
+  }
+
+ private:
+  static constexpr uint32_t kPhaseRecords = kRoleRecords - 1;  // the last place is kEnd's
+  static constexpr uint32_t kNoPlace = 1u << 31;               // no role has so many phases
+  static constexpr uint32_t kIsPlaced = 3;
+  static constexpr bool kHasTime = kRole != DeviceRole::kCombine;  // before the launch before ends
+  static constexpr uint32_t kRoleIndex = static_cast<uint32_t>(kRole);
+  static constexpr int64_t kRecordsOffset =
+      sizeof(DeviceBlockHeader) + kRoleIndex * kRoleRecords * sizeof(DeviceRecord);
+  static constexpr int64_t kDroppedOffset =
+      offsetof(DeviceBlockHeader, dropped) + kRoleIndex * sizeof(uint32_t);
+
+  static __device__ __forceinline__ uint32_t tag_of(DevicePhase phase, uint32_t value) {
+    return static_cast<uint32_t>(phase) | kRecordMark | value << 8;
+  }
+  __device__ __forceinline__ uint32_t block() const {
+    return launch_->first_block + blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+  }
+  __device__ __forceinline__ uint32_t* counter() const {
+    return launch_->steps + uint64_t{block()} * kDeviceRoleCount + kRoleIndex;
+  }
+  __device__ __forceinline__ std::byte* record_place(uint32_t index) const {
+    return records_ + uint64_t{index} * sizeof(DeviceRecord);
+  }
+
+  // The number of the step is needed here, and with it the block has its place: what was kept is
+  // stored, with the header when the role is kMain.
+  __device__ __forceinline__ void take_place() {
+    const uint32_t kept_count = kept_count_;
+    kept_count_ = kIsPlaced;
+    count_ = kNoPlace;
+    if (!is_recording_) return;
+    store_word(counter(), step_ + 1);
+    if (step_ >= launch_->step_capacity) return;
+    count_ = kept_count;
+    const uint64_t place = uint64_t{step_} * launch_->step_blocks + block();
+    std::byte* header = launch_->buffer + place * kDeviceBlockBytes;
+    records_ = header + kRecordsOffset;
+    store_four(records_, {kept_[0].x, kept_[0].y, kept_[1].x, kept_[1].y});
+    if constexpr (kRole == DeviceRole::kMain) {
+      uint32_t sm;
+      asm("mov.u32 %0, %%smid;" : "=r"(sm));
+      store_four(header, {step_ + 1, sm, low_half(begin_.ns), high_half(begin_.ns)});
+      store_four(header + 16, {low_half(begin_.clock), high_half(begin_.clock), 0, 0});
+    }
+  }
+  static __device__ __forceinline__ uint32_t low_half(uint64_t value) {
+    return static_cast<uint32_t>(value);
+  }
+  static __device__ __forceinline__ uint32_t high_half(uint64_t value) {
+    return static_cast<uint32_t>(value >> 32);
+  }
+
+  bool is_recording_;
+  const RecorderLaunch* launch_ = nullptr;
+  // Until the block has its place:
+  uint32_t step_ = 0;        // on its way
+  uint32_t kept_count_ = 0;  // of phases, or kIsPlaced
+  uint2 kept_[2] = {};
+  ClockPair begin_ = {};  // of kMain
+  // Then:
+  std::byte* records_ = nullptr;
+  uint32_t count_ = 0;  // of phases so far, also of those beyond; kNoPlace and more: none is stored
+};
+
+}  // namespace gapless::device

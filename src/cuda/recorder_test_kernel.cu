@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cuda/recorder_test_kernel.h"
+
+#include <cuda_runtime.h>
+
+#include "cuda/recorder.cuh"
+
+namespace gapless {
+namespace {
+
+constexpr int kWarps = 4;  // kMain, kCopy, and two that have no role
+
+__device__ void spend_cycles(uint32_t cycles) {
+  const uint32_t begin = device::read_clock();
+  while (device::read_clock() - begin < cycles) {
+  }
+}
+
+// kMain: set up, wait for launch, work [phases]. kCopy: read ahead, wait for data.
+template <bool kIsRecorded>
+__global__ void recorder_test_kernel(const __grid_constant__ RecorderTestLaunch launch) {
+  const int warp = threadIdx.x / device::kWarpLanes;
+  if (warp == 1) {
+    device::RoleRecorder<kIsRecorded, DeviceRole::kCopy> recorder(threadIdx.x == 32);
+    recorder.begin(launch.recorder, DevicePhase::kReadAhead);
+    spend_cycles(200);
+    recorder.phase(DevicePhase::kWaitData, blockIdx.x);
+    device::wait_for_launch_before();
+    recorder.end(launch.recorder);
+    return;
+  }
+  device::RoleRecorder<kIsRecorded, DeviceRole::kMain> recorder(threadIdx.x == 0);
+  recorder.begin(launch.recorder, DevicePhase::kSetUp);
+  device::let_next_launch_start();
+  recorder.phase(DevicePhase::kWaitLaunch);
+  device::wait_for_launch_before();
+  for (int i = 0; i < launch.phases; ++i) {
+    recorder.phase(DevicePhase::kWork, i);
+    spend_cycles(300);
+  }
+  recorder.end(launch.recorder);
+}
+
+}  // namespace
+
+int recorder_test_launch_kernel(const RecorderTestLaunch& launch, void* stream) {
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(launch.blocks));
+  config.blockDim = dim3(kWarps * device::kWarpLanes);
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &attribute;
+  config.numAttrs = launch.starts_early ? 1 : 0;
+  return cudaLaunchKernelEx(
+      &config, launch.is_recorded ? recorder_test_kernel<true> : recorder_test_kernel<false>,
+      launch);
+}
+
+}  // namespace gapless
