@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/dtype.h"
+#include "base/file.h"
 #include "base/result.h"
 #include "model/safetensors.h"
 
@@ -29,6 +30,10 @@ inline const std::vector<std::string>& golden_bf16_names() {
 inline std::string golden_folder(const std::string& name) {
   return GAPLESS_TEST_DATA "/qwen3/" + name;
 }
+// False where a test program was taken to another machine without the repository.
+inline bool has_golden_data() { return is_directory(golden_folder("bf16-gqa4")); }
+inline constexpr const char* kNoGoldenData =
+    "NO CHECKPOINTS at " GAPLESS_TEST_DATA "/qwen3, NOTHING WAS TESTED";
 
 struct GoldenPrompt {
   std::vector<int32_t> prompt;

@@ -22,15 +22,12 @@
 #include "base/temporary_directory.h"
 #include "model/checkpoint.h"
 #include "model/safetensors_writer.h"
+#include "tests/golden_test_support.h"
 
 namespace gapless {
 
 inline constexpr const char* kGoldenNames[] = {"bf16-gqa4", "bf16-gqa5-tied", "f32-gqa4-tied",
                                                "f32-gqa5"};
-
-inline std::string golden_folder(const std::string& name) {
-  return std::string(GAPLESS_TEST_DATA "/qwen3/") + name;
-}
 
 inline std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& folder) {
   Result<Checkpoint> checkpoint = Checkpoint::open(folder);

@@ -10,11 +10,10 @@
 #include "base/check.h"
 #include "kernels/kv_cache.h"
 #include "model/random_values.h"
+#include "model/step_rows.h"
 
 namespace gapless {
 namespace {
-
-constexpr int kMaxTopK = 1024;
 
 KvShape kv_shape(const ModelConfig& config, const CpuDecoderOptions& options) {
   return {.dtype = options.kv_dtype,
@@ -61,11 +60,6 @@ Result<void> check_options(const ModelWeights& weights, const CpuDecoderOptions&
     return fail(ErrorCode::kInvalidInput, "a cache of {} pages of {} tokens; at most {}",
                 page_count_of(options), options.page_tokens, std::numeric_limits<int>::max());
   return {};
-}
-
-Result<void> check_row_count(size_t rows) {
-  if (rows >= 1 && rows <= static_cast<size_t>(kMaxMatmulRows)) return {};
-  return fail(ErrorCode::kInvalidInput, "a step of {} rows; must be 1 to {}", rows, kMaxMatmulRows);
 }
 
 }  // namespace
@@ -129,37 +123,8 @@ KvPages CpuDecoder::layer_pages(int layer) const {
 }
 
 Result<int> CpuDecoder::fork(int source, int length) {
-  if (!pool_.is_live(source))
-    return fail(ErrorCode::kInvalidInput, "there is no sequence {} to fork", source);
-  if (length < 0 || length > pool_.length(source))
-    return fail(ErrorCode::kInvalidInput, "a fork of {} tokens of sequence {}, which has {}",
-                length, source, pool_.length(source));
+  GAPLESS_TRY(check_fork(pool_, source, length));
   return pool_.fork(source, length);
-}
-
-Result<void> CpuDecoder::check(const StepRequest& request) const {
-  const ModelWeights& weights = *model_.weights;
-  if (!weights.has_head)
-    return fail(ErrorCode::kInvalidInput,
-                "model '{}' was made without embedding and head, so it takes no tokens",
-                config().name);
-  for (const StepRow& row : request.rows)
-    if (row.token < 0 || row.token >= config().vocabulary)
-      return fail(ErrorCode::kInvalidInput,
-                  "token {} of sequence {}; model '{}' has tokens 0 to {}", row.token, row.sequence,
-                  config().name, config().vocabulary - 1);
-  int last = -1;
-  for (const int row : request.head_rows) {
-    if (row <= last || row >= std::ssize(request.rows))
-      return fail(ErrorCode::kInvalidInput,
-                  "head rows must rise and be less than {}; found {} after {}", request.rows.size(),
-                  row, last);
-    last = row;
-  }
-  if (request.head == HeadOutput::kTop && (request.top_k < 1 || request.top_k > kMaxTopK))
-    return fail(ErrorCode::kInvalidInput, "the {} largest logits of a row; must be 1 to {}",
-                request.top_k, kMaxTopK);
-  return {};
 }
 
 // ---- Rows and their pages.
@@ -171,35 +136,11 @@ void CpuDecoder::copy_page(int32_t from, int32_t to) {
                 pages.data() + static_cast<size_t>(from) * bytes, bytes);
 }
 
-Result<void> CpuDecoder::append_row(const StepRow& row) {
-  if (!pool_.is_live(row.sequence))
-    return fail(ErrorCode::kInvalidInput, "there is no sequence {}", row.sequence);
-  if (pool_.length(row.sequence) >= options_.max_length)
-    return fail(ErrorCode::kInvalidInput,
-                "sequence {} has {} tokens, as many as the cache was made for", row.sequence,
-                pool_.length(row.sequence));
-  const KvSlot slot = GAPLESS_TRY(pool_.append(row.sequence));
-  if (slot.copy_from >= 0) copy_page(slot.copy_from, slot.page);
-  return {};
-}
-
-void CpuDecoder::take_back(std::span<const StepRow> rows) {
-  for (const StepRow& row : rows) pool_.truncate(row.sequence, pool_.length(row.sequence) - 1);
-}
-
-Result<void> CpuDecoder::append_rows(std::span<const StepRow> rows) {
-  GAPLESS_TRY(check_row_count(rows.size()));
-  std::vector<int32_t>& lengths = model_.state.lengths;
-  lengths.clear();
-  for (const StepRow& row : rows) {
-    Result<void> appended = append_row(row);
-    if (!appended) {
-      take_back(rows.first(lengths.size()));
-      return appended;
-    }
-    lengths.push_back(pool_.length(row.sequence));
-  }
-  return {};
+CopyPage CpuDecoder::page_copier() {
+  return [this](int32_t from, int32_t to) -> Result<void> {
+    copy_page(from, to);
+    return {};
+  };
 }
 
 Result<void> CpuDecoder::prepare_state(std::span<const StepRow> rows) {
@@ -252,19 +193,19 @@ Result<const Graph*> CpuDecoder::graph(const StepForm& form) {
 }
 
 Result<void> CpuDecoder::run(const StepForm& form, std::span<const StepRow> rows) {
-  GAPLESS_TRY(append_rows(rows));
+  model_.state.lengths = GAPLESS_TRY(append_rows(pool_, rows, options_.max_length, page_copier()));
   Result<void> ran = [&]() -> Result<void> {
     Recorded* recorded_step = GAPLESS_TRY(recorded(form));
     GAPLESS_TRY(prepare_state(rows));
     GAPLESS_TRY(recorded_step->replay->run());
     return {};
   }();
-  if (!ran) take_back(rows);
+  if (!ran) take_back_rows(pool_, rows);
   return ran;
 }
 
 Result<StepResult> CpuDecoder::step(const StepRequest& request) {
-  GAPLESS_TRY(check(request));
+  GAPLESS_TRY(check_step(request, config(), model_.weights->has_head));
   model_.state.head_rows.assign(request.head_rows.begin(), request.head_rows.end());
   StepForm form = {.rows = static_cast<int>(request.rows.size()),
                    .head_rows = static_cast<int>(request.head_rows.size())};
@@ -311,7 +252,7 @@ Result<void> CpuDecoder::fill_sequence(int sequence, int new_length, uint64_t se
     return fail(ErrorCode::kInvalidInput, "there is no sequence {} to fill", sequence);
   const int old_length = pool_.length(sequence);
   for (int at = old_length; at < new_length; ++at) {
-    Result<void> appended = append_row({.sequence = sequence});
+    Result<void> appended = append_row(pool_, sequence, options_.max_length, page_copier());
     if (!appended) {
       pool_.truncate(sequence, old_length);
       return appended;

@@ -21,6 +21,7 @@
 #include "model/fusions.h"
 #include "model/kv_page_pool.h"
 #include "model/step_graph.h"
+#include "model/step_rows.h"
 #include "model/weights.h"
 #include "runtime/cpu_device.h"
 #include "runtime/replay.h"
@@ -91,11 +92,8 @@ class CpuDecoder final : public Decoder {
   CpuDecoder(CpuDevice& device, const CpuDecoderOptions& options, KvPagePool pool)
       : device_(device), options_(options), pool_(std::move(pool)) {}
   Result<void> allocate(const ModelWeights& weights);
-  Result<void> check(const StepRequest& request) const;
-  Result<void> append_rows(std::span<const StepRow> rows);
-  Result<void> append_row(const StepRow& row);
   void copy_page(int32_t from, int32_t to);
-  void take_back(std::span<const StepRow> rows);
+  CopyPage page_copier();
   Result<void> prepare_state(std::span<const StepRow> rows);
   Result<void> run(const StepForm& form, std::span<const StepRow> rows);
   Result<Recorded*> recorded(const StepForm& form);

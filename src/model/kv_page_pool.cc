@@ -156,6 +156,17 @@ Result<KvSlot> KvPagePool::append(int sequence) {
   return slot;
 }
 
+void KvPagePool::undo_append(int sequence, const KvSlot& slot) {
+  truncate(sequence, length(sequence) - 1);
+  if (slot.copy_from < 0) return;
+  // Others hold it still: nobody was given a page since.
+  int32_t& page = row(sequence)[length(sequence) / shape_.page_tokens];
+  GAPLESS_CHECK(page == slot.page);
+  drop_page(page);
+  page = slot.copy_from;
+  ++holder_counts_[static_cast<size_t>(page)];
+}
+
 int64_t KvPagePool::appendable_tokens(int sequence) const {
   const int tokens = length(sequence);
   const int64_t longest = int64_t{shape_.max_sequence_pages} * shape_.page_tokens;

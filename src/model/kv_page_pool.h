@@ -49,6 +49,8 @@ class KvPagePool {
 
   // Makes room for one token at the end. On an error nothing has changed.
   Result<KvSlot> append(int sequence);
+  // Takes back the newest append() of a sequence, with a page whose copy could not be made.
+  void undo_append(int sequence, const KvSlot& slot);
   // How many times append() would succeed now if no other sequence changed.
   int64_t appendable_tokens(int sequence) const;
   // Takes tokens back from the end: after a step that failed halfway, or tokens that were refused.

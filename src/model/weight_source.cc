@@ -89,19 +89,6 @@ Result<void> check_memory(const ModelConfig& config, DType dtype, int64_t needed
               static_cast<double>(available) / kGigabyte);
 }
 
-Result<void> check_options(const ModelConfig& config, const WeightOptions& options) {
-  const DType dtype = options.dtype;
-  if (dtype != DType::kS8 && dtype != DType::kBf16 && dtype != DType::kF16 && dtype != DType::kF32)
-    return fail(ErrorCode::kInvalidInput, "weights are s8, bf16, f16 or f32, not {}",
-                dtype_name(dtype));
-  if (options.layers < 0 || options.layers > config.layers)
-    return fail(ErrorCode::kInvalidInput, "{} layers of a model that has {}", options.layers,
-                config.layers);
-  if (options.thread_count < 0)
-    return fail(ErrorCode::kInvalidInput, "{} threads cannot pack weights", options.thread_count);
-  return {};
-}
-
 class Packer {
  public:
   Packer(const WeightOptions& options, WeightSource& source, ModelWeights& weights)
@@ -274,9 +261,22 @@ WeightTensor head_tensor(const ModelConfig& config) {
   return {std::string(kHeadName), WeightRole::kHead, config.vocabulary, config.hidden};
 }
 
+Result<void> check_weight_options(const ModelConfig& config, const WeightOptions& options) {
+  const DType dtype = options.dtype;
+  if (dtype != DType::kS8 && dtype != DType::kBf16 && dtype != DType::kF16 && dtype != DType::kF32)
+    return fail(ErrorCode::kInvalidInput, "weights are s8, bf16, f16 or f32, not {}",
+                dtype_name(dtype));
+  if (options.layers < 0 || options.layers > config.layers)
+    return fail(ErrorCode::kInvalidInput, "{} layers of a model that has {}", options.layers,
+                config.layers);
+  if (options.thread_count < 0)
+    return fail(ErrorCode::kInvalidInput, "{} threads cannot pack weights", options.thread_count);
+  return {};
+}
+
 Result<ModelWeights> pack_weights(const ModelConfig& config, const WeightOptions& options,
                                   WeightSource& source) {
-  GAPLESS_TRY(check_options(config, options));
+  GAPLESS_TRY(check_weight_options(config, options));
   ModelWeights weights;
   weights.config = config;
   if (options.layers > 0) weights.config.layers = options.layers;

@@ -57,6 +57,9 @@ class WeightSource {
   virtual int64_t embedding_bytes() const = 0;
 };
 
+// A type that weights can have, layers that the model has, a number of threads.
+Result<void> check_weight_options(const ModelConfig& config, const WeightOptions& options);
+
 // `config` has been checked.
 Result<ModelWeights> pack_weights(const ModelConfig& config, const WeightOptions& options,
                                   WeightSource& source);

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The GPU decoder against transformers (tests/data/qwen3), against the CPU decoder and against
+// itself: in other batches, in other forms of the same step, recorded.
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "analysis/kernel_times.h"
+#include "cuda/device.h"
+#include "cuda/recorder.h"
+#include "model/cuda_decoder.h"
+#include "model/cuda_weights.h"
+#include "model/decoder_test_support.h"
+#include "report/step_report.h"
+#include "tests/golden_test_support.h"
+
+namespace gapless {
+namespace {
+
+class CudaDecode : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Result<CudaLimits> limits = cuda_limits();
+    if (!limits) GTEST_SKIP() << "no GPU: " << limits.error().message << "; skipped";
+  }
+};
+
+struct CudaCase {
+  DType dtype = DType::kBf16;
+  DType kv_dtype = DType::kBf16;
+  Fusions fusions = default_cuda_fusions();
+  bool starts_early = true;
+  int max_sequences = 8;
+
+  std::string text() const {
+    return fmt::format("{}, cache in {}, dual {}, qk {}, deferred {}, residual {}, early {}",
+                       dtype_name(dtype), dtype_name(kv_dtype), fusions.dual_gate_up,
+                       fusions.qk_norm_rope, fusions.deferred_norm, fusions.residual, starts_early);
+  }
+};
+
+struct CudaSubject {
+  std::unique_ptr<CudaModelWeights> weights;
+  std::unique_ptr<CudaDecoder> decoder;
+  CudaDecoder& operator*() { return *decoder; }
+};
+
+CudaSubject subject_of(CudaModelWeights weights, const CudaCase& cuda_case) {
+  CudaSubject subject;
+  subject.weights = std::make_unique<CudaModelWeights>(std::move(weights));
+  subject.decoder =
+      must(CudaDecoder::create(*subject.weights, {.fusions = cuda_case.fusions,
+                                                  .kv_dtype = cuda_case.kv_dtype,
+                                                  .page_tokens = 16,
+                                                  .max_sequences = cuda_case.max_sequences,
+                                                  .max_length = 200,
+                                                  .starts_early = cuda_case.starts_early}));
+  return subject;
+}
+
+CudaSubject golden_subject(const std::string& name, const CudaCase& cuda_case) {
+  const std::shared_ptr<const Checkpoint> checkpoint =
+      std::make_shared<const Checkpoint>(must(Checkpoint::open(golden_folder(name))));
+  return subject_of(
+      must(load_cuda_weights(checkpoint, {.dtype = cuda_case.dtype,
+                                          .dual_gate_up = cuda_case.fusions.dual_gate_up,
+                                          .thread_count = 1})),
+      cuda_case);
+}
+
+// Five query heads a kv head, and widths that are no multiple of a tile.
+ModelConfig small_config() {
+  ModelConfig config = tiny_config();
+  config.name = "small";
+  config.hidden = 208;
+  config.intermediate = 304;
+  config.vocabulary = 272;
+  return config;
+}
+
+CudaSubject small_subject(const CudaCase& cuda_case) {
+  return subject_of(
+      must(make_synthetic_cuda_weights(
+          small_config(), 7,
+          {.dtype = cuda_case.dtype, .dual_gate_up = cuda_case.fusions.dual_gate_up})),
+      cuda_case);
+}
+
+std::vector<std::string> golden_names() {
+  std::vector<std::string> names = golden_f32_names();
+  names.insert(names.end(), golden_bf16_names().begin(), golden_bf16_names().end());
+  return names;
+}
+
+std::vector<CudaCase> all_fusions(DType dtype) {
+  std::vector<CudaCase> cases;
+  for (int bits = 0; bits < 16; ++bits)
+    cases.push_back({.dtype = dtype,
+                     .fusions = {.dual_gate_up = (bits & 1) != 0,
+                                 .qk_norm_rope = (bits & 2) != 0,
+                                 .deferred_norm = (bits & 4) != 0,
+                                 .residual = (bits & 8) != 0}});
+  return cases;
+}
+
+double rms_difference(std::span<const float> a, std::span<const float> b) {
+  GAPLESS_CHECK(a.size() == b.size());
+  double sum = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
+  return std::sqrt(sum / static_cast<double>(a.size()));
+}
+
+double rms(std::span<const float> a) {
+  return rms_difference(a, std::vector<float>(a.size(), 0.0f));
+}
+
+std::vector<int32_t> continue_greedily(Decoder& decoder, const GoldenPrompt& golden) {
+  const int sequence = must(decoder.add_sequence());
+  std::vector<StepRow> rows;
+  for (const int32_t token : golden.prompt) rows.push_back({.sequence = sequence, .token = token});
+  std::vector<int32_t> tokens;
+  while (tokens.size() < golden.greedy.size()) {
+    const int last = static_cast<int>(rows.size()) - 1;
+    const StepResult result = must(decoder.step({.rows = rows, .head_rows = {&last, 1}}));
+    tokens.push_back(result.top[0].token);
+    rows = {{.sequence = sequence, .token = tokens.back()}};
+  }
+  decoder.release(sequence);
+  return tokens;
+}
+
+// ---- Against transformers.
+
+TEST_F(CudaDecode, ChoosesTheTokensOfTransformersInBf16) {
+  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  for (const std::string& name : golden_bf16_names()) {
+    for (const CudaCase& cuda_case : all_fusions(DType::kBf16)) {
+      CudaSubject subject = golden_subject(name, cuda_case);
+      for (const GoldenPrompt& golden : read_golden(name))
+        EXPECT_EQ(continue_greedily(*subject, golden), golden.greedy)
+            << name << ", " << cuda_case.text();
+    }
+  }
+}
+
+TEST_F(CudaDecode, IsCloserToTheExactLogitsThanTransformersInBf16) {
+  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  for (const std::string& name : golden_bf16_names()) {
+    CudaSubject subject = golden_subject(name, {});
+    for (const GoldenPrompt& golden : read_golden(name)) {
+      const std::vector<float> logits = logits_alone(*subject, golden.prompt);
+      EXPECT_LE(rms_difference(logits, golden.exact),
+                0.8 * rms_difference(golden.logits, golden.exact))
+          << name;
+    }
+  }
+}
+
+TEST_F(CudaDecode, IsNearTheExactLogitsInA8W8) {
+  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  for (const std::string& name : golden_names()) {
+    for (const CudaCase& cuda_case : all_fusions(DType::kS8)) {
+      CudaSubject subject = golden_subject(name, cuda_case);
+      for (const GoldenPrompt& golden : read_golden(name)) {
+        const double error =
+            rms_difference(logits_alone(*subject, golden.prompt), golden.exact) / rms(golden.exact);
+        EXPECT_LE(error, 0.05) << name << ", " << cuda_case.text();
+        EXPECT_GE(error, 0.002) << name << ", " << cuda_case.text();
+      }
+    }
+  }
+}
+
+// ---- Against the CPU.
+
+// The same casts in the same places, so that only a value on the edge between two can differ.
+TEST_F(CudaDecode, GivesTheLogitsOfTheCpuDecoder) {
+  for (const DType dtype : {DType::kBf16, DType::kS8}) {
+    for (const DType kv_dtype : {DType::kBf16, DType::kF16}) {
+      for (const bool deferred : {false, true}) {
+        const Fusions fusions = {.deferred_norm = deferred};
+        CudaSubject subject =
+            small_subject({.dtype = dtype, .kv_dtype = kv_dtype, .fusions = fusions});
+        const ModelWeights weights =
+            must(make_synthetic_weights(small_config(), 7, {.dtype = dtype, .thread_count = 1}));
+        const std::unique_ptr<CpuDevice> device = make_device();
+        CpuDecoderOptions options = tiny_options(weights);
+        options.fusions = fusions;
+        options.kv_dtype = kv_dtype;
+        options.chunk_tokens = kDefaultChunkTokens;
+        const std::unique_ptr<CpuDecoder> cpu = must(CpuDecoder::create(*device, weights, options));
+        const std::vector<int32_t> tokens = random_tokens(3, 120, small_config().vocabulary);
+        const std::vector<float> expected = logits_alone(*cpu, tokens);
+        const double error = rms_difference(logits_alone(*subject, tokens), expected);
+        EXPECT_LE(error / rms(expected), dtype == DType::kS8 ? 0.02 : 0.006)
+            << dtype_name(dtype) << ", cache in " << dtype_name(kv_dtype);
+      }
+    }
+  }
+}
+
+// ---- Against itself.
+
+TEST_F(CudaDecode, GivesTheSameBitsTokenByTokenAndInChunks) {
+  for (const DType dtype : {DType::kBf16, DType::kS8}) {
+    CudaSubject subject = small_subject({.dtype = dtype});
+    const std::vector<int32_t> tokens = random_tokens(4, 150, small_config().vocabulary);
+    const std::vector<float> expected = logits_alone(*subject, tokens, 1);
+    for (const size_t chunk : {3u, 16u, 33u, 64u})
+      EXPECT_EQ(logits_alone(*subject, tokens, chunk), expected) << chunk;
+  }
+}
+
+TEST_F(CudaDecode, GivesTheSameBitsInAnyBatch) {
+  for (const DType dtype : {DType::kBf16, DType::kS8}) {
+    CudaSubject subject = small_subject({.dtype = dtype});
+    CudaDecoder& decoder = *subject;
+    std::vector<std::vector<int32_t>> prompts;
+    std::vector<std::vector<float>> expected;
+    for (uint64_t i = 0; i < 5; ++i) {
+      prompts.push_back(random_tokens(i + 20, 1 + i * 37, small_config().vocabulary));
+      expected.push_back(logits_alone(decoder, prompts.back()));
+    }
+    std::vector<StepRow> last;
+    for (const std::vector<int32_t>& prompt : prompts) {
+      const int sequence = must(decoder.add_sequence());
+      if (prompt.size() > 1)
+        static_cast<void>(
+            append_tokens(decoder, sequence, std::span(prompt).first(prompt.size() - 1), 64));
+      last.push_back({.sequence = sequence, .token = prompt.back()});
+    }
+    const std::vector<float> logits = step_logits(decoder, last);
+    const size_t vocabulary = static_cast<size_t>(small_config().vocabulary);
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      const std::vector<float> row(logits.begin() + static_cast<int64_t>(i * vocabulary),
+                                   logits.begin() + static_cast<int64_t>((i + 1) * vocabulary));
+      const std::vector<float> alone(expected[i].end() - static_cast<int64_t>(vocabulary),
+                                     expected[i].end());
+      EXPECT_EQ(row, alone) << "sequence " << i;
+    }
+  }
+}
+
+TEST_F(CudaDecode, GivesTheSameBitsWhenLaunchesDoNotOverlapAndWithOtherFusions) {
+  const std::vector<int32_t> tokens = random_tokens(5, 70, small_config().vocabulary);
+  CudaSubject subject = small_subject({});
+  const std::vector<float> expected = logits_alone(*subject, tokens, 7);
+  CudaSubject in_turn = small_subject({.starts_early = false});
+  EXPECT_EQ(logits_alone(*in_turn, tokens, 7), expected);
+  // These do not move a cast; a residual of its own adds the same two numbers.
+  for (const Fusions& fusions : {Fusions{.qk_norm_rope = false, .deferred_norm = false},
+                                 Fusions{.deferred_norm = false, .residual = false}}) {
+    CudaSubject other = small_subject({.fusions = fusions});
+    EXPECT_EQ(logits_alone(*other, tokens, 7), expected);
+  }
+}
+
+// As wide as a real model: matmuls with a block on every SM, rows in clusters of blocks. A race
+// would show in some step or other.
+TEST_F(CudaDecode, GivesTheSameBitsWhenLaunchesOverlapAtFullWidth) {
+  constexpr int kRows = 16;
+  constexpr int kSteps = 12;
+  ModelConfig config = must(find_model_config("qwen3-14b"));
+  config.layers = 2;
+  for (const DType dtype : {DType::kBf16, DType::kS8}) {
+    std::vector<std::vector<float>> results[2];
+    for (const bool starts_early : {false, true}) {
+      CudaSubject subject = subject_of(
+          must(make_synthetic_cuda_weights(config, 3, {.dtype = dtype, .with_head = false})),
+          {.dtype = dtype, .starts_early = starts_early, .max_sequences = kRows});
+      CudaDecoder& decoder = *subject;
+      std::vector<int> sequences;
+      for (int i = 0; i < kRows; ++i) {
+        sequences.push_back(must(decoder.add_sequence()));
+        ASSERT_TRUE(decoder.fill_sequence(sequences.back(), i * 11, 5));
+      }
+      std::vector<float> x(static_cast<size_t>(kRows) * static_cast<size_t>(config.hidden));
+      for (int step = 0; step < kSteps; ++step) {
+        fill_normal(9, static_cast<uint64_t>(step) << 32, x);
+        const std::span<const float> y = must(decoder.step_hidden(sequences, x));
+        results[starts_early ? 1 : 0].emplace_back(y.begin(), y.end());
+      }
+    }
+    EXPECT_EQ(results[0], results[1]) << dtype_name(dtype);
+  }
+}
+
+TEST_F(CudaDecode, TakesTheLargestLogits) {
+  CudaSubject subject = small_subject({});
+  CudaDecoder& decoder = *subject;
+  const std::vector<int32_t> tokens = random_tokens(6, 9, small_config().vocabulary);
+  const std::vector<float> logits = logits_alone(decoder, tokens);
+  for (const int top_k : {1, 5, 300}) {
+    const int sequence = must(decoder.add_sequence());
+    std::vector<StepRow> rows;
+    for (const int32_t token : tokens) rows.push_back({.sequence = sequence, .token = token});
+    const std::vector<int> head_rows = {2, 8};
+    const StepResult result =
+        must(decoder.step({.rows = rows, .head_rows = head_rows, .top_k = top_k}));
+    ASSERT_EQ(result.top.size(), head_rows.size() * static_cast<size_t>(top_k));
+    for (size_t i = 0; i < head_rows.size(); ++i) {
+      const size_t vocabulary = static_cast<size_t>(small_config().vocabulary);
+      std::vector<Candidate> expected(static_cast<size_t>(top_k));
+      take_top(
+          CpuLevel::kPortable,
+          std::span(logits).subspan(static_cast<size_t>(head_rows[i]) * vocabulary, vocabulary), 0,
+          expected);
+      for (size_t k = 0; k < expected.size(); ++k)
+        EXPECT_EQ(result.top[i * expected.size() + k], expected[k]);
+    }
+    decoder.release(sequence);
+  }
+}
+
+TEST_F(CudaDecode, ForksShareTheirPast) {
+  CudaSubject subject = small_subject({.dtype = DType::kS8});
+  CudaDecoder& decoder = *subject;
+  const std::vector<int32_t> past = random_tokens(8, 37, small_config().vocabulary);
+  const std::vector<int32_t> left = random_tokens(9, 5, small_config().vocabulary);
+  const std::vector<int32_t> right = random_tokens(10, 5, small_config().vocabulary);
+  const int first = must(decoder.add_sequence());
+  static_cast<void>(append_tokens(decoder, first, past, 64));
+  const int second = must(decoder.fork(first, 37));
+  const std::vector<float> of_left = append_tokens(decoder, first, left, 1);
+  const std::vector<float> of_right = append_tokens(decoder, second, right, 1);
+  for (const auto& [tail, logits] : {std::pair(left, of_left), std::pair(right, of_right)}) {
+    std::vector<int32_t> whole = past;
+    whole.insert(whole.end(), tail.begin(), tail.end());
+    const std::vector<float> all = logits_alone(decoder, whole);
+    EXPECT_TRUE(
+        std::equal(logits.begin(), logits.end(), all.end() - static_cast<int64_t>(logits.size())));
+  }
+}
+
+TEST_F(CudaDecode, AStepThatIsRefusedChangesNothing) {
+  CudaSubject subject = small_subject({.max_sequences = 1});
+  CudaDecoder& decoder = *subject;
+  const int sequence = must(decoder.add_sequence());
+  const StepRow row = {.sequence = sequence, .token = small_config().vocabulary};
+  const Result<StepResult> bad = decoder.step({.rows = {&row, 1}});
+  ASSERT_FALSE(bad);
+  EXPECT_EQ(bad.error().message, "token 272 of sequence 0; model 'small' has tokens 0 to 271");
+  const std::vector<StepRow> rows = {{.sequence = sequence, .token = 1}, {.sequence = 5}};
+  EXPECT_FALSE(decoder.step({.rows = rows}));
+  EXPECT_EQ(decoder.length(sequence), 0);
+}
+
+// ---- Recorded.
+
+TEST_F(CudaDecode, ARecordedStepGivesTheSameBitsAndATraceThatAddsUp) {
+  std::vector<CudaCase> cases = all_fusions(DType::kBf16);
+  for (const CudaCase& cuda_case : all_fusions(DType::kS8)) cases.push_back(cuda_case);
+  for (const CudaCase& cuda_case : cases) {
+    SCOPED_TRACE(cuda_case.text());
+    CudaSubject subject = small_subject(cuda_case);
+    CudaDecoder& decoder = *subject;
+    std::vector<int> sequences;
+    for (int i = 0; i < 4; ++i) {
+      sequences.push_back(must(decoder.add_sequence()));
+      ASSERT_TRUE(decoder.fill_sequence(sequences.back(), 30 + i * 40, 11));
+    }
+    std::vector<float> x(sequences.size() * static_cast<size_t>(small_config().hidden));
+    fill_normal(1, 0, x);
+    const std::span<const float> y = must(decoder.step_hidden(sequences, x));
+    const std::vector<float> expected(y.begin(), y.end());
+    constexpr int kSteps = 5;
+    EXPECT_EQ(must(decoder.repeat_step(kSteps)).size(), static_cast<size_t>(kSteps));
+    EXPECT_EQ(must(decoder.copy_hidden()), expected);
+    EXPECT_EQ(must(decoder.repeat_step_recorded(kSteps)).size(), static_cast<size_t>(kSteps));
+    EXPECT_EQ(must(decoder.copy_hidden()), expected) << "by launches that record";
+    const std::vector<CudaNode> nodes = decoder.last_nodes();
+    const Trace trace = device_trace(must(decoder.take_recording()));
+    int64_t blocks = 0;
+    int64_t bytes = 0;
+    for (const CudaNode& node : nodes) {
+      blocks += node.blocks;
+      bytes += node.bytes;
+    }
+    EXPECT_EQ(static_cast<int64_t>(trace.tasks.size()), blocks * (kSteps + 1));
+    int64_t task_bytes = 0;
+    for (const int64_t some : trace.tasks.bytes) task_bytes += some;
+    EXPECT_EQ(task_bytes, bytes * (kSteps + 1));
+    for (const Finding& finding : trace.findings)
+      EXPECT_NE(finding.severity, Severity::kError) << finding.text;
+    EXPECT_EQ(step_windows(trace).size(), static_cast<size_t>(kSteps + 1));
+    EXPECT_TRUE(make_step_report(trace, "recording"));
+  }
+}
+
+}  // namespace
+}  // namespace gapless
