@@ -30,7 +30,7 @@ MAY_INCLUDE = {
     "cuda": {"base", "trace", "graph", "kernels"},
     "model": {"base", "trace", "analysis", "graph", "runtime", "sim", "kernels", "machine", "cuda"},
     "profile": {"base", "trace", "analysis", "report", "graph", "runtime", "kernels", "machine",
-                "model"},
+                "cuda", "model"},
     "serve": {"base", "trace", "graph", "runtime", "sim", "kernels", "cuda", "model"},
 }
 MAY_INCLUDE["cli"] = set(MAY_INCLUDE)

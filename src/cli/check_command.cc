@@ -82,7 +82,7 @@ struct Check {
   std::optional<Tokenizer> tokenizer;
   Prompts prompts;
   Tokens text;  // for perplexity
-  std::unique_ptr<CpuDevice> device;
+  ModelDevice device;
   LoadedModel reference;
   LoadedModel candidate;
   std::vector<std::vector<PromptQuality>> qualities;  // by count
@@ -196,12 +196,13 @@ Result<void> load_both(const CheckArguments& arguments, Check& check) {
   GAPLESS_TRY(
       check_prompts(check.prompts.tokens, std::numeric_limits<int>::max(),
                     context_length(arguments.model, check.source.config, needs.max_length)));
-  check.device = GAPLESS_TRY(make_device(arguments.model));
   const DType dtype = weights_dtype(arguments.model, check.source.config);
+  GAPLESS_TRY(check_device_dtype(arguments.model, dtype));
+  check.device = GAPLESS_TRY(open_device(arguments.model));
   check.reference =
-      GAPLESS_TRY(load_model(check.source, arguments.model, dtype, needs, *check.device));
+      GAPLESS_TRY(load_model(check.source, arguments.model, dtype, needs, check.device));
   check.candidate =
-      GAPLESS_TRY(load_model(check.candidate_source, candidate, DType::kS8, needs, *check.device));
+      GAPLESS_TRY(load_model(check.candidate_source, candidate, DType::kS8, needs, check.device));
   return {};
 }
 
@@ -271,17 +272,17 @@ std::string quality_table(const std::vector<PromptQuality>& qualities, const Pro
 }
 
 std::string check_text(const CheckArguments& arguments, const Check& check) {
-  const CpuDecoderOptions& decoder = check.reference.decoder->options();
   std::string text;
   add_fact(text, "model",
            fmt::format("{}, {} layer{}", check.source.text(), check.source.config.layers,
                        check.source.config.layers == 1 ? "" : "s"));
   add_fact(text, "reference",
-           fmt::format("{}, cache {}", weights_dtype_name(check.reference.weights->dtype),
-                       dtype_name(decoder.kv_dtype)));
+           fmt::format("{}, cache {}", weights_dtype_name(check.reference.dtype),
+                       dtype_name(check.reference.kv_dtype)));
   add_fact(text, "candidate",
            arguments.candidate.empty() ? "a8w8, quantised now"
                                        : fmt::format("a8w8, from {}", arguments.candidate));
+  add_fact(text, "device", check.device.text);
   add_fact(text, "prompts",
            fmt::format("{}, {}", check.prompts.tokens.size(), check.prompts.origin));
   for (size_t i = 0; i < arguments.counts.size(); ++i) {
@@ -342,7 +343,9 @@ std::string check_json(const CheckArguments& arguments, const Check& check) {
   Json json;
   json["model"] = check.source.config.name;
   json["layers"] = check.source.config.layers;
-  json["reference_dtype"] = weights_dtype_name(check.reference.weights->dtype);
+  json["reference_dtype"] = weights_dtype_name(check.reference.dtype);
+  json["kv_dtype"] = dtype_name(check.reference.kv_dtype);
+  json["device"] = check.device.text;
   json["candidate_dtype"] = "a8w8";
   json["comparisons"] = Json::array();
   for (size_t i = 0; i < arguments.counts.size(); ++i) {
@@ -367,6 +370,7 @@ std::string check_json(const CheckArguments& arguments, const Check& check) {
 Result<int> run_check(const CheckArguments& arguments) {
   if (arguments.model.dtype == "a8w8")
     return fail(ErrorCode::kUsage, "--dtype is the reference's, which a8w8 is compared with");
+  GAPLESS_TRY(check_device_options(arguments.model));
   Check check;
   GAPLESS_TRY(load_both(arguments, check));
   GAPLESS_TRY(compare(arguments, check));
@@ -429,6 +433,7 @@ RunCommand define_check(CLI::App& command) {
       ->option_text("FILE");
   add_limit_options(command, *arguments);
   command.add_flag("--json", arguments->json, "The same facts as JSON, with all tokens");
+  add_device_option(command, arguments->model);
   add_model_options(command, arguments->model, "and of prompts where there is no tokenizer");
   command.footer(
       "Both generate the most likely tokens behind each prompt. AGREED: how many until the first\n"

@@ -172,10 +172,10 @@ std::string tokens_text(int64_t count) {
   return fmt::format("{} token{}", count, count == 1 ? "" : "s");
 }
 
-std::string times_text(const GenerationResult& result) {
+std::string times_text(const GenerationResult& result, const std::string& device) {
   const GenerationTimes& times = result.times;
   const StepTimes steps = summarise(times.step_s);
-  std::string text;
+  std::string text = fmt::format("{:<16}{}\n", "device", device);
   text +=
       fmt::format("{:<16}{} in {}, {:.1f} tokens/s\n", "prompt", tokens_text(times.prompt_tokens),
                   duration_text(times.prefill_s), rate(times.prompt_tokens, times.prefill_s));
@@ -212,20 +212,20 @@ struct Run {
   std::optional<Tokenizer> tokenizer;
   std::vector<Tokens> prompts;
   GenerateOptions options;
-  std::unique_ptr<CpuDevice> device;
+  ModelDevice device;
   LoadedModel model;
   GenerationResult result;
 };
 
 std::string run_json(const Run& run) {
-  const CpuDecoderOptions& decoder = run.model.decoder->options();
   const SamplingOptions& sampling = run.options.sampling;
   Json json;
   json["model"] = run.source.config.name;
   json["layers"] = run.source.config.layers;
-  json["dtype"] = weights_dtype_name(run.model.weights->dtype);
-  json["kv_dtype"] = dtype_name(decoder.kv_dtype);
-  json["cpu_level"] = cpu_level_name(decoder.level);
+  json["dtype"] = weights_dtype_name(run.model.dtype);
+  json["kv_dtype"] = dtype_name(run.model.kv_dtype);
+  json["device"] = run.device.text;
+  if (run.device.cpu) json["cpu_level"] = run.device.level;
   json["sampling"] = {{"temperature", sampling.temperature},
                       {"top_k", sampling.top_k},
                       {"top_p", sampling.top_p},
@@ -290,12 +290,13 @@ Result<void> generate_and_print(Run& run, bool json) {
     if (json) return print(run_json(run));
     GAPLESS_TRY(print_sequences(run));
   }
-  const std::string times = "\n" + times_text(run.result);
+  const std::string times = "\n" + times_text(run.result, run.device.text);
   std::fwrite(times.data(), 1, times.size(), stderr);
   return {};
 }
 
 Result<int> run_generate(const GenerateArguments& arguments) {
+  GAPLESS_TRY(check_device_options(arguments.model));
   Run run;
   run.source = GAPLESS_TRY(find_model(arguments.model));
   run.tokenizer = GAPLESS_TRY(find_tokenizer(run.source));
@@ -313,10 +314,10 @@ Result<int> run_generate(const GenerateArguments& arguments) {
   const int max_length = context_length(arguments.model, run.source.config, needs.max_length);
   GAPLESS_TRY(check_prompts(run.prompts, kMaxMatmulRows, max_length));
   GAPLESS_TRY(check_sampling(run.options.sampling));
-  run.device = GAPLESS_TRY(make_device(arguments.model));
-  run.model = GAPLESS_TRY(load_model(run.source, arguments.model,
-                                     weights_dtype(arguments.model, run.source.config), needs,
-                                     *run.device));
+  const DType dtype = weights_dtype(arguments.model, run.source.config);
+  GAPLESS_TRY(check_device_dtype(arguments.model, dtype));
+  run.device = GAPLESS_TRY(open_device(arguments.model));
+  run.model = GAPLESS_TRY(load_model(run.source, arguments.model, dtype, needs, run.device));
   GAPLESS_TRY(generate_and_print(run, arguments.json));
   return 0;
 }
@@ -363,6 +364,7 @@ RunCommand define_generate(CLI::App& command) {
       ->type_name("P");
   command.add_flag("--ignore-eos", arguments->ignore_eos, "Go on behind an end token");
   command.add_flag("--json", arguments->json, "Tokens, text and times as JSON");
+  add_device_option(command, arguments->model);
   add_model_options(command, arguments->model, "and of sampling");
   command.footer(
       "One prompt: its text is written as it is made. Several are generated together and written\n"
@@ -373,6 +375,7 @@ RunCommand define_generate(CLI::App& command) {
       "Examples:\n"
       "  gapless generate Qwen3-0.6B --chat -p 'Why is the sky blue?'\n"
       "  gapless generate Qwen3-0.6B --dtype a8w8 -p 'Once upon a time' --temperature 0\n"
+      "  gapless generate Qwen3-14B --device cuda --chat -p 'Why is the sky blue?'\n"
       "  gapless generate qwen3-0.6b --tokens 1,2,3 --max-tokens 32 --json | jq .times");
   return [arguments]() -> Result<int> {
     const GenerateArguments& typed = *arguments;

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/cuda_model.h"
 #include "cli/progress_bar.h"
 #include "kernels/cpu_level.h"
 #include "kernels/kv_cache.h"
@@ -37,22 +38,9 @@ Error unknown_model(const std::string& model) {
               fmt::join(model_names(), ", "));
 }
 
-Result<WeightOptions> weight_options(const ModelOptions& options, const ModelSource& source,
-                                     DType dtype, bool with_head) {
-  if (source.config.quantized && dtype != DType::kS8)
-    return fail(ErrorCode::kInvalidInput,
-                "{}: has A8W8 weights; {} needs the checkpoint that they were made from",
-                options.model, weights_dtype_name(dtype));
-  return WeightOptions{.dtype = dtype,
-                       .dual_gate_up = fusions_of(options, dtype).dual_gate_up,
-                       .layers = source.config.layers,
-                       .with_head = with_head,
-                       .thread_count = options.threads};
-}
-
 Result<ModelWeights> make_weights(const ModelSource& source, const ModelOptions& options,
                                   DType dtype, bool with_head) {
-  WeightOptions wanted = GAPLESS_TRY(weight_options(options, source, dtype, with_head));
+  WeightOptions wanted = GAPLESS_TRY(weight_options(source, options, dtype, with_head));
   ProgressBar bar(source.checkpoint ? "packing weights" : "making weights", ProgressUnit::kBytes);
   wanted.progress = bar.callback();
   if (source.checkpoint) return load_weights(source.checkpoint, wanted);
@@ -81,10 +69,7 @@ Result<CpuDecoderOptions> decoder_options(const ModelSource& source, const Model
       .kv_dtype = options.kv_dtype.empty() ? config.dtype : *parse_dtype(options.kv_dtype),
       .page_tokens = options.page_tokens,
       .max_sequences = needs.max_sequences,
-      .max_length = context_length(options, config, needs.max_length)};
-  if (wanted.max_length < 1 || wanted.max_length > config.max_positions)
-    return fail(ErrorCode::kInvalidInput, "--max-length {}; model '{}' has positions for 1 to {}",
-                wanted.max_length, config.name, config.max_positions);
+      .max_length = GAPLESS_TRY(checked_context_length(options, config, needs.max_length))};
   GAPLESS_TRY(check_kv_shape({.dtype = wanted.kv_dtype,
                               .kv_heads = config.kv_heads,
                               .head_dim = config.head_dim,
@@ -111,9 +96,17 @@ void add_fusion_options(CLI::App& command, ModelOptions& options) {
   add_switch(command, "--fuse-qk-rope", options.fuse_qk_rope,
              "Head norm, rope and cache write as one (default on)");
   add_switch(command, "--defer-norm", options.defer_norm,
-             "1/rms behind the projection (default on, f16 off)");
+             "1/rms behind the projection (default on; off for\nf16, and on a GPU)");
   add_switch(command, "--fuse-residual", options.fuse_residual,
              "Residual added by the projection (default on)");
+}
+
+void add_device_option(CLI::App& command, ModelOptions& options) {
+  command
+      .add_option("--device", options.device,
+                  "Where it runs: cores, or an NVIDIA GPU\n(default cpu)")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->option_text("cpu|cuda");
 }
 
 void add_model_options(CLI::App& command, ModelOptions& options, const std::string& seed_is_for) {
@@ -198,11 +191,39 @@ std::string_view weights_dtype_name(DType dtype) {
 }
 
 Fusions fusions_of(const ModelOptions& options, DType weights) {
-  const Fusions defaults = default_fusions(weights);
+  return fusions_of(options, default_fusions(weights));
+}
+
+Fusions fusions_of(const ModelOptions& options, const Fusions& defaults) {
   return {.dual_gate_up = switched(options.dual_gate_up, defaults.dual_gate_up),
           .qk_norm_rope = switched(options.fuse_qk_rope, defaults.qk_norm_rope),
           .deferred_norm = switched(options.defer_norm, defaults.deferred_norm),
           .residual = switched(options.fuse_residual, defaults.residual)};
+}
+
+Result<void> check_device_options(const ModelOptions& options) {
+  if (options.device == "cpu") return {};
+  if (options.threads != 0)
+    return fail(ErrorCode::kUsage, "--threads {} is of the CPU; --device cuda uses all SMs",
+                options.threads);
+  if (!options.cpu_level.empty())
+    return fail(ErrorCode::kUsage, "--cpu-level {} is of the CPU; --device cuda has none",
+                options.cpu_level);
+  if (options.kv_dtype == "f32" || options.kv_dtype == "s8")
+    return fail(ErrorCode::kUsage, "--kv-dtype {}; --device cuda has bf16 and f16",
+                options.kv_dtype);
+  if (options.dtype.empty()) return {};
+  return check_device_dtype(options,
+                            options.dtype == "a8w8" ? DType::kS8 : *parse_dtype(options.dtype));
+}
+
+Result<void> check_device_dtype(const ModelOptions& options, DType weights) {
+  if (options.device == "cpu" || weights == DType::kBf16 || weights == DType::kS8) return {};
+  if (!options.dtype.empty())
+    return fail(ErrorCode::kUsage, "--dtype {}; --device cuda has bf16 and a8w8", options.dtype);
+  return fail(ErrorCode::kUsage,
+              "{}: is of {}; --device cuda has bf16 and a8w8: choose one with --dtype",
+              options.model, weights_dtype_name(weights));
 }
 
 Result<std::unique_ptr<CpuDevice>> make_device(const ModelOptions& options) {
@@ -212,8 +233,44 @@ Result<std::unique_ptr<CpuDevice>> make_device(const ModelOptions& options) {
   return CpuDevice::create({.worker_count = options.threads});
 }
 
+Result<ModelDevice> open_device(const ModelOptions& options) {
+  if (options.device == "cuda") {
+    std::string text = GAPLESS_TRY(find_cuda_device());
+    return ModelDevice{.cpu = nullptr, .level = {}, .text = std::move(text)};
+  }
+  const CpuLevel level = GAPLESS_TRY(choose_cpu_level(options.cpu_level));
+  ModelDevice device{.cpu = GAPLESS_TRY(make_device(options)),
+                     .level = std::string(cpu_level_name(level)),
+                     .text = {}};
+  const int count = device.cpu->worker_count();
+  device.text = fmt::format("{} core{}, {}", count, count == 1 ? "" : "s", device.level);
+  return device;
+}
+
 int context_length(const ModelOptions& options, const ModelConfig& config, int needed) {
   return options.max_length != 0 ? options.max_length : std::min(needed, config.max_positions);
+}
+
+Result<int> checked_context_length(const ModelOptions& options, const ModelConfig& config,
+                                   int needed) {
+  const int length = context_length(options, config, needed);
+  if (length < 1 || length > config.max_positions)
+    return fail(ErrorCode::kInvalidInput, "--max-length {}; model '{}' has positions for 1 to {}",
+                length, config.name, config.max_positions);
+  return length;
+}
+
+Result<WeightOptions> weight_options(const ModelSource& source, const ModelOptions& options,
+                                     DType dtype, bool with_head) {
+  if (source.config.quantized && dtype != DType::kS8)
+    return fail(ErrorCode::kInvalidInput,
+                "{}: has A8W8 weights; {} needs the checkpoint that they were made from",
+                options.model, weights_dtype_name(dtype));
+  return WeightOptions{.dtype = dtype,
+                       .dual_gate_up = fusions_of(options, dtype).dual_gate_up,
+                       .layers = source.config.layers,
+                       .with_head = with_head,
+                       .thread_count = options.threads};
 }
 
 Result<std::unique_ptr<ModelWeights>> load_model_weights(const ModelSource& source,
@@ -232,12 +289,24 @@ Result<std::unique_ptr<CpuDecoder>> make_decoder(const ModelSource& source,
   return CpuDecoder::create(device, weights, wanted);
 }
 
-Result<LoadedModel> load_model(const ModelSource& source, const ModelOptions& options, DType dtype,
-                               const DecoderNeeds& needs, CpuDevice& device) {
+Result<CpuModel> load_cpu_model(const ModelSource& source, const ModelOptions& options, DType dtype,
+                                const DecoderNeeds& needs, CpuDevice& device) {
   GAPLESS_TRY(decoder_options(source, options, dtype, needs));
-  LoadedModel model;
+  CpuModel model;
   model.weights = GAPLESS_TRY(load_model_weights(source, options, dtype, needs.with_head));
   model.decoder = GAPLESS_TRY(make_decoder(source, options, *model.weights, needs, device));
+  return model;
+}
+
+Result<LoadedModel> load_model(const ModelSource& source, const ModelOptions& options, DType dtype,
+                               const DecoderNeeds& needs, ModelDevice& device) {
+  if (!device.cpu) return load_cuda_model(source, options, dtype, needs);
+  CpuModel made = GAPLESS_TRY(load_cpu_model(source, options, dtype, needs, *device.cpu));
+  LoadedModel model;
+  model.dtype = dtype;
+  model.kv_dtype = made.decoder->options().kv_dtype;
+  model.weights = std::move(made.weights);
+  model.decoder = std::move(made.decoder);
   return model;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A profile of decode steps on CPU cores: checked against the double-precision reference, timed
-// without and with the recorder in turn, and held against what this machine could do at that
-// moment.
+// A profile of decode steps: checked against the double-precision reference, timed without and with
+// the recorder in turn, and held against what this machine could do at that moment. Here of CPU
+// cores; profile/cuda_profile.h is of a GPU, with the same result.
 //
 // Every step is the same work: the sequences are taken back to their lengths before it.
 
@@ -13,14 +13,15 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/kernel_times.h"
+#include "base/dtype.h"
 #include "base/result.h"
 #include "gapless/trace.h"
 #include "machine/machine_limits.h"
 #include "model/cpu_decoder.h"
-#include "model/layer_plan.h"
 #include "model/layer_reference.h"
 
 namespace gapless {
@@ -48,23 +49,49 @@ struct StepTimes {
   double max() const;
 };
 
+// A kernel as it was planned: tasks of the CPU, or the blocks of a launch.
+struct StepKernel {
+  std::string name;
+  std::string_view group;  // one of kLayerGroups
+  std::string tile = {};   // what the largest task does; may be empty
+  int64_t task_count = 0;
+  int64_t bytes = 0;         // of all of them, read and written
+  int64_t memory_bytes = 0;  // of those, weights or keys and values: what is not in a cache
+  int64_t flops = 0;
+  DType peak = DType::kF32;  // the type whose operations limit it: kS8, kBf16 or kF32
+};
+
+struct ProfilePlan {
+  std::vector<StepKernel> kernels;  // of one layer, in the order of a token's way
+  std::vector<StepKernel> outside;  // of no layer: the head
+  // Of the layer.
+  int64_t task_count = 0;
+  int64_t bytes = 0;
+  int64_t memory_bytes = 0;
+  int64_t flops = 0;
+};
+
 struct ProfileResult {
-  LayerPlan plan;  // of one layer, with the lengths
+  ProfilePlan plan;  // with the lengths
   int layers = 0;
   bool has_head = false;
-  StepTimes plain;                      // the recorder is off
-  StepTimes recorded;                   // empty when nothing was recorded
+  // The recorder is off. On the GPU these are the device's times, of steps back to back.
+  StepTimes plain;
+  StepTimes recorded;  // empty when nothing was recorded
+  // On the GPU: a step at a time, from the call to its result. Empty on the CPU, whose times are
+  // that already.
+  StepTimes with_host;
   std::optional<Closeness> validation;  // of the first layer
   std::optional<MachineLimits> limits;  // the mean of before and behind the steps
   RecordingSummary recording;
   // Of the recorded step whose length is the median; nothing without a trace.
   std::optional<KernelTimes> kernels;
   std::vector<std::string> kernel_names;  // of kernels->kernels
-  double average_busy_cores = 0.0;        // over all recorded steps
+  double average_busy_cores = 0.0;        // or SMs, over all recorded steps
   int64_t task_count = 0;                 // of that step: kernel calls
 
   int64_t step_bytes = 0;  // weights, keys and values that a step reads
-  int64_t head_bytes = 0;  // of them, the head's
+  int64_t kv_bytes = 0;    // of them, keys and values
   int64_t step_flops = 0;
   // Kernel by kernel the larger of bytes at the read limit and operations at the peak, in seconds;
   // 0 without limits.

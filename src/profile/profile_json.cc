@@ -16,21 +16,26 @@ Json times_json(const StepTimes& times) {
           {"seconds", times.seconds}};
 }
 
-Json plan_json(const LayerPlan& plan) {
+Json planned_json(const std::vector<StepKernel>& planned) {
   Json kernels = Json::array();
-  for (const KernelPlan& kernel : plan.kernels)
+  for (const StepKernel& kernel : planned)
     kernels.push_back({{"name", kernel.name},
-                       {"group", layer_group_name(kernel.kernel)},
+                       {"group", kernel.group},
                        {"tile", kernel.tile},
                        {"tasks", kernel.task_count},
                        {"bytes", kernel.bytes},
-                       {"memory_bytes", kernel.weight_bytes},
+                       {"memory_bytes", kernel.memory_bytes},
                        {"flops", kernel.flops}});
+  return kernels;
+}
+
+Json plan_json(const ProfilePlan& plan) {
   return {{"tasks", plan.task_count},
           {"bytes", plan.bytes},
-          {"memory_bytes", plan.weight_bytes},
+          {"memory_bytes", plan.memory_bytes},
           {"flops", plan.flops},
-          {"kernels", kernels}};
+          {"kernels", planned_json(plan.kernels)},
+          {"outside_layers", planned_json(plan.outside)}};
 }
 
 Json kernels_json(const ProfileResult& result) {
@@ -59,18 +64,20 @@ Json fusions_json(const Fusions& fusions) {
 }
 
 Json subject_json(const ProfileSubject& subject, const ProfileResult& result) {
-  return {{"model", subject.model},
-          {"layers", result.layers},
-          {"model_layers", subject.model_layers},
-          {"has_head", result.has_head},
-          {"dtype", subject.dtype},
-          {"kv_dtype", subject.kv_dtype},
-          {"page_tokens", subject.page_tokens},
-          {"lengths", subject.lengths},
-          {"fusions", fusions_json(subject.fusions)},
-          {"machine", subject.machine},
-          {"cpu_level", subject.level},
-          {"cores", subject.core_count}};
+  Json json{{"model", subject.model},
+            {"layers", result.layers},
+            {"model_layers", subject.model_layers},
+            {"has_head", result.has_head},
+            {"dtype", subject.dtype},
+            {"kv_dtype", subject.kv_dtype},
+            {"page_tokens", subject.page_tokens},
+            {"lengths", subject.lengths},
+            {"fusions", fusions_json(subject.fusions)},
+            {"device", subject.device},
+            {"machine", subject.machine}};
+  if (!subject.level.empty()) json["cpu_level"] = subject.level;
+  json[subject.device == "cuda" ? "sms" : "cores"] = subject.core_count;
+  return json;
 }
 
 }  // namespace
@@ -84,6 +91,7 @@ std::string profile_json(const ProfileSubject& subject, const ProfileResult& res
                           {"largest_difference", result.validation->largest_difference}};
   }
   json["step"] = times_json(result.plain);
+  if (!result.with_host.seconds.empty()) json["step_with_host"] = times_json(result.with_host);
   json["step_bytes"] = result.step_bytes;
   json["step_flops"] = result.step_flops;
   json["tpot_s"] = result.plain.median() / result.layers * subject.model_layers;
@@ -99,9 +107,11 @@ std::string profile_json(const ProfileSubject& subject, const ProfileResult& res
     json["recorded_step"] = times_json(result.recorded);
     json["recorder"] = {{"events", result.recording.event_count},
                         {"dropped", result.recording.dropped_count},
-                        {"ns_per_event", result.recording.ns_per_event},
                         {"cost", result.recorder_cost()}};
-    json["average_busy_cores"] = result.average_busy_cores;
+    if (result.recording.ns_per_event > 0.0)
+      json["recorder"]["ns_per_event"] = result.recording.ns_per_event;
+    json[subject.device == "cuda" ? "average_busy_sms" : "average_busy_cores"] =
+        result.average_busy_cores;
     json["median_step"] = kernels_json(result);
     json["trace"] = subject.trace_path;
     json["perfetto"] = subject.perfetto_path;

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/temporary_directory.h"
+#include "profile/profile_parts.h"
 #include "profile/profile_text.h"
 
 namespace gapless {
@@ -138,7 +139,7 @@ TEST(Profile, RecordsStepsThatAddUp) {
   EXPECT_EQ(busy_ns, result.kernels->busy_ns);
   EXPECT_EQ(result.kernels->busy_ns + result.kernels->idle_ns, 2 * result.kernels->window_ns());
   // Every kernel of the plan ran as often as the plan says, in both layers.
-  for (const KernelPlan& kernel : result.plan.kernels) {
+  for (const StepKernel& kernel : result.plan.kernels) {
     const auto place =
         std::find(result.kernel_names.begin(), result.kernel_names.end(), kernel.name);
     ASSERT_NE(place, result.kernel_names.end()) << kernel.name;
@@ -246,6 +247,74 @@ TEST(ProfileText, SaysWhatWasMeasured) {
   EXPECT_EQ(parsed["step"]["seconds"].size(), 6u);
   EXPECT_EQ(parsed["median_step"]["busy_ns"], result.kernels->busy_ns);
   EXPECT_EQ(parsed["limits"]["step_s"], 1e-6);
+}
+
+// What a GPU fills in, without one.
+TEST(ProfileText, OfAGpuSpeaksOfItsSms) {
+  ProfileResult result;
+  result.plan.kernels = {{.name = "qkv_proj",
+                          .group = "qkv",
+                          .task_count = 132,
+                          .bytes = 73'000'000,
+                          .memory_bytes = 72'000'000,
+                          .flops = 1'000'000},
+                         {.name = "attention",
+                          .group = "attention",
+                          .task_count = 264,
+                          .bytes = 29'000'000,
+                          .memory_bytes = 28'000'000,
+                          .flops = 2'000'000}};
+  result.plan.outside = {{.name = "lm_head", .group = "other", .memory_bytes = 100'000'000}};
+  add_up(result.plan);
+  result.layers = 2;
+  result.has_head = true;
+  result.plain.seconds = {1.5e-4, 1.6e-4, 1.7e-4};
+  result.recorded.seconds = {1.616e-4};
+  result.with_host.seconds = {2.0e-4};
+  result.limits = MachineLimits{.thread_count = 132,
+                                .read_bytes_per_s = 4e12,
+                                .s8_ops_per_s = 1e15,
+                                .bf16_ops_per_s = 5e14,
+                                .f32_ops_per_s = 5e13};
+  result.kernels = KernelTimes{.window = {0, 1000},
+                               .kernels = {{.run_count = 264, .self_ns = 72'000}},
+                               .lanes = std::vector<LaneTime>(132),
+                               .busy_ns = 72'000,
+                               .idle_ns = 60'000};
+  result.kernel_names = {"qkv_proj"};
+  result.average_busy_cores = 72.0;
+  result.recording.event_count = 1234;
+  count_step(result);
+  EXPECT_EQ(result.step_bytes, 300'000'000);
+  EXPECT_EQ(result.kv_bytes, 56'000'000);
+  EXPECT_DOUBLE_EQ(result.limit_seconds, 75e-6);
+  const ProfileSubject subject = {.model = "tiny",
+                                  .dtype = "a8w8",
+                                  .kv_dtype = "bf16",
+                                  .device = "cuda",
+                                  .machine = "NVIDIA H200",
+                                  .core_count = 132,
+                                  .model_layers = 2,
+                                  .page_tokens = 128,
+                                  .fusions = {},
+                                  .lengths = {4096},
+                                  .trace_path = "a.gapless",
+                                  .perfetto_path = {}};
+  const std::string text = profile_text(subject, result);
+  for (const char* part :
+       {"NVIDIA H200, 132 SMs; in this run: reads 4000.0 GB/s",
+        "0.1600 ms median of 3 (0.1500 ms to 0.1700 ms), on the device, back to back",
+        "with host   0.2000 ms median of 1", "396 a layer (blocks of 2 launches): qkv 132",
+        "SMs         72.000 of 132 busy", "0.1616 ms with it (+1.00 %): 1,234 events, 0 dropped",
+        "SM time", "GB/s an SM", "2000.0"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  const json parsed = json::parse(profile_json(subject, result));
+  EXPECT_EQ(parsed["device"], "cuda");
+  EXPECT_EQ(parsed["sms"], 132);
+  EXPECT_EQ(parsed["average_busy_sms"], 72.0);
+  EXPECT_EQ(parsed["step_with_host"]["median_s"], 2.0e-4);
+  EXPECT_EQ(parsed["plan"]["outside_layers"][0]["name"], "lm_head");
+  EXPECT_FALSE(parsed.contains("cpu_level"));
 }
 
 }  // namespace

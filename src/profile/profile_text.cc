@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "base/quantity.h"
+#include "model/layer_plan.h"
 #include "report/text_table.h"
 
 namespace gapless {
@@ -18,7 +19,10 @@ void add_line(std::string& text, std::string_view key, std::string_view value) {
   add_fact(text, key, value, 12);
 }
 
-std::string ms_text(double seconds) { return fmt::format("{:.2f} ms", seconds * 1e3); }
+// A GPU's layer is a fraction of a millisecond.
+std::string ms_text(double seconds) {
+  return fmt::format("{:.{}f} ms", seconds * 1e3, seconds < 1e-3 ? 4 : seconds < 1e-2 ? 3 : 2);
+}
 std::string gb_text(int64_t bytes) {
   return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6);
 }
@@ -66,10 +70,19 @@ std::string checked_text(const Closeness& closeness) {
       closeness.largest_difference);
 }
 
-std::string step_text(const ProfileResult& result) {
-  return fmt::format("{} median of {} ({:.2f} to {:.2f})", ms_text(result.plain.median()),
-                     result.plain.seconds.size(), result.plain.min() * 1e3,
-                     result.plain.max() * 1e3);
+std::string step_text(const StepTimes& times) {
+  return fmt::format("{} median of {} ({} to {})", ms_text(times.median()), times.seconds.size(),
+                     ms_text(times.min()), ms_text(times.max()));
+}
+
+bool is_cuda(const ProfileSubject& subject) { return subject.device == "cuda"; }
+
+void add_steps(std::string& text, const ProfileSubject& subject, const ProfileResult& result) {
+  add_line(text, "step",
+           step_text(result.plain) + (is_cuda(subject) ? ", on the device, back to back" : ""));
+  if (!result.with_host.seconds.empty())
+    add_line(text, "with host",
+             step_text(result.with_host) + ", one at a time, from the call to its result");
 }
 
 // Time per output token of all layers, when each takes as long as these.
@@ -81,18 +94,12 @@ std::string tpot_text(const ProfileSubject& subject, const ProfileResult& result
                      result.has_head ? "" : ", without embedding and head");
 }
 
-int64_t kv_bytes(const ProfileResult& result) {
-  const KernelPlan* attention = result.plan.find(LayerKernel::kAttention);
-  return attention == nullptr ? 0 : attention->weight_bytes * result.layers;
-}
-
 void add_limits(std::string& text, const ProfileResult& result) {
   const double seconds = result.plain.median();
   const double rate = static_cast<double>(result.step_bytes) / seconds;
-  const int64_t kv = kv_bytes(result);
-  std::string bytes =
-      fmt::format("{} a step ({} weights, {} keys and values): {}", gb_text(result.step_bytes),
-                  gb_text(result.step_bytes - kv), gb_text(kv), rate_text(rate));
+  std::string bytes = fmt::format(
+      "{} a step ({} weights, {} keys and values): {}", gb_text(result.step_bytes),
+      gb_text(result.step_bytes - result.kv_bytes), gb_text(result.kv_bytes), rate_text(rate));
   std::string operations =
       fmt::format("{:.2f} G a step: {}", static_cast<double>(result.step_flops) * 1e-9,
                   ops_text(static_cast<double>(result.step_flops) / seconds));
@@ -110,9 +117,14 @@ void add_limits(std::string& text, const ProfileResult& result) {
                     ms_text(result.limit_seconds), format_share(result.limit_seconds / seconds)));
 }
 
+std::string_view core_word(const ProfileSubject& subject) {
+  return is_cuda(subject) ? "SM" : "core";
+}
+
 std::string machine_text(const ProfileSubject& subject, const ProfileResult& result) {
-  std::string text = fmt::format("{}, {} core{}, {}", subject.machine, subject.core_count,
-                                 subject.core_count == 1 ? "" : "s", subject.level);
+  std::string text = fmt::format("{}, {} {}{}", subject.machine, subject.core_count,
+                                 core_word(subject), subject.core_count == 1 ? "" : "s");
+  if (!subject.level.empty()) text += fmt::format(", {}", subject.level);
   if (result.limits)
     text += fmt::format(
         "; in this run: reads {}, s8 {}, bf16 {}, f32 {}",
@@ -122,42 +134,76 @@ std::string machine_text(const ProfileSubject& subject, const ProfileResult& res
 }
 
 // "159: qkv 40, attention 30, ...", in the order of a token's way.
-std::string tasks_text(const ProfileResult& result) {
-  std::string text = fmt::format("{} a layer:", result.plan.task_count);
+std::string tasks_text(const ProfileSubject& subject, const ProfileResult& result) {
+  std::string text = fmt::format(
+      "{} a layer{}:", result.plan.task_count,
+      is_cuda(subject) ? fmt::format(" (blocks of {} launches)", result.plan.kernels.size()) : "");
   for (const std::string_view group : kLayerGroups) {
     int64_t count = 0;
-    for (const KernelPlan& kernel : result.plan.kernels)
-      if (layer_group_name(kernel.kernel) == group) count += kernel.task_count;
+    for (const StepKernel& kernel : result.plan.kernels)
+      if (kernel.group == group) count += kernel.task_count;
     text += fmt::format("{} {} {}", group == kLayerGroups[0] ? "" : ",", group, count);
   }
   return text;
 }
 
-const KernelPlan* plan_of(const ProfileResult& result, std::string_view name) {
-  for (const KernelPlan& kernel : result.plan.kernels)
-    if (kernel.name == name) return &kernel;
-  return nullptr;
+// The kernel in the whole step: what all layers move and compute. Nothing when it is not planned.
+struct StepCost {
+  int64_t memory_bytes = 0;
+  int64_t flops = 0;
+};
+StepCost cost_of(const ProfileResult& result, std::string_view name) {
+  StepCost cost;
+  const auto add = [&](const StepKernel& kernel, int64_t times) {
+    if (kernel.name != name) return;
+    cost.memory_bytes += kernel.memory_bytes * times;
+    cost.flops += kernel.flops * times;
+  };
+  for (const StepKernel& kernel : result.plan.kernels) add(kernel, result.layers);
+  for (const StepKernel& kernel : result.plan.outside) add(kernel, 1);
+  return cost;
 }
 
-void add_kernel_table(std::string& text, const ProfileResult& result) {
-  std::vector<TableRow> rows = {
-      {"kernel", "tasks", "core time", "share", "median", "GB/s a core", "Gop/s a core"}};
+void add_kernel_table(std::string& text, const ProfileSubject& subject,
+                      const ProfileResult& result) {
+  const std::string_view core = core_word(subject);
+  const std::string a_core = is_cuda(subject) ? "an SM" : "a core";
+  std::vector<TableRow> rows = {{"kernel", is_cuda(subject) ? "blocks" : "tasks",
+                                 fmt::format("{} time", core), "share", "median", "GB/s " + a_core,
+                                 "Gop/s " + a_core}};
   for (size_t i = 0; i < result.kernels->kernels.size(); ++i) {
     const KernelTime& kernel = result.kernels->kernels[i];
-    const KernelPlan* plan = plan_of(result, result.kernel_names[i]);
-    const double seconds = static_cast<double>(kernel.self_ns) * 1e-9 / result.layers;
-    const bool has_rate = plan != nullptr && plan->weight_bytes > 0;
-    rows.push_back(
-        {result.kernel_names[i], std::to_string(kernel.run_count), format_duration(kernel.self_ns),
-         format_share(result.kernels->share(kernel)), format_duration(kernel.median_ns),
-         has_rate ? fmt::format("{:.1f}", static_cast<double>(plan->weight_bytes) * 1e-9 / seconds)
-                  : "",
-         has_rate ? fmt::format("{:.0f}", static_cast<double>(plan->flops) * 1e-9 / seconds) : ""});
+    const StepCost cost = cost_of(result, result.kernel_names[i]);
+    const auto rate = [&](int64_t count) {
+      return static_cast<double>(count) / static_cast<double>(kernel.self_ns);
+    };
+    const bool has_rate = cost.memory_bytes > 0 && kernel.self_ns > 0;
+    rows.push_back({result.kernel_names[i], std::to_string(kernel.run_count),
+                    format_duration(kernel.self_ns), format_share(result.kernels->share(kernel)),
+                    format_duration(kernel.median_ns),
+                    has_rate ? fmt::format("{:.1f}", rate(cost.memory_bytes)) : "",
+                    has_rate ? fmt::format("{:.0f}", rate(cost.flops)) : ""});
   }
   const double lanes_ns = static_cast<double>(result.kernels->busy_ns + result.kernels->idle_ns);
   rows.push_back({"(no task)", "", format_duration(result.kernels->idle_ns),
                   format_share(static_cast<double>(result.kernels->idle_ns) / lanes_ns)});
   text += "\n" + align_columns(rows, "lrrrrrr");
+}
+
+void add_recording(std::string& text, const ProfileSubject& subject, const ProfileResult& result) {
+  const RecordingSummary& recording = result.recording;
+  add_line(text, is_cuda(subject) ? "SMs" : "cores",
+           fmt::format("{:.3f} of {} busy with tasks, on average", result.average_busy_cores,
+                       result.kernels->lanes.size()));
+  std::string events = thousands(static_cast<int64_t>(recording.event_count)) + " events";
+  if (recording.ns_per_event > 0.0) events += fmt::format(" of {:.1f} ns", recording.ns_per_event);
+  add_line(text, "recorder",
+           fmt::format("{} with it ({:+.2f} %): {}, {} dropped", ms_text(result.recorded.median()),
+                       result.recorder_cost() * 100.0, events, recording.dropped_count));
+  if (recording.dropped_count > 0)
+    add_line(text, "note",
+             fmt::format("{} events were lost: cores and the table are of what is left",
+                         recording.dropped_count));
 }
 
 }  // namespace
@@ -173,24 +219,13 @@ std::string profile_text(const ProfileSubject& subject, const ProfileResult& res
   add_line(text, "fused", fusions_text(subject.fusions));
   add_line(text, "checked",
            result.validation ? checked_text(*result.validation) : "nothing (--no-validate)");
-  add_line(text, "step", step_text(result));
+  add_steps(text, subject, result);
   add_line(text, "tpot", tpot_text(subject, result));
   add_limits(text, result);
-  add_line(text, "tasks", tasks_text(result));
+  add_line(text, "tasks", tasks_text(subject, result));
   if (!result.kernels) return text;
-  add_line(text, "cores",
-           fmt::format("{:.3f} of {} busy with tasks, on average", result.average_busy_cores,
-                       result.kernels->lanes.size()));
-  add_line(text, "recorder",
-           fmt::format("{} with it ({:+.2f} %): {} events of {:.1f} ns, {} dropped",
-                       ms_text(result.recorded.median()), result.recorder_cost() * 100.0,
-                       thousands(static_cast<int64_t>(result.recording.event_count)),
-                       result.recording.ns_per_event, result.recording.dropped_count));
-  if (result.recording.dropped_count > 0)
-    add_line(text, "note",
-             fmt::format("{} events were lost: cores and the table are of what is left",
-                         result.recording.dropped_count));
-  add_kernel_table(text, result);
+  add_recording(text, subject, result);
+  add_kernel_table(text, subject, result);
   text += "\n";
   if (!subject.trace_path.empty()) add_line(text, "trace", subject.trace_path);
   if (!subject.perfetto_path.empty())

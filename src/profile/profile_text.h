@@ -15,10 +15,11 @@ struct ProfileSubject {
   std::string model;  // "qwen3-14b, synthetic weights (seed 1)"
   std::string dtype;  // "a8w8"
   std::string kv_dtype;
-  std::string machine;  // "AMD EPYC"
-  std::string level;
-  int core_count = 1;
-  int model_layers = 0;  // that the whole model has
+  std::string device = "cpu";  // or "cuda"
+  std::string machine;         // "AMD EPYC", "NVIDIA H200"
+  std::string level = {};      // of the CPU
+  int core_count = 1;          // or SMs
+  int model_layers = 0;        // that the whole model has
   int page_tokens = 0;
   Fusions fusions;
   std::vector<int32_t> lengths;
