@@ -18,7 +18,7 @@ DEMO := build/demo
 SOURCES = git ls-files -z -- '*.h' '*.cc' '*.cu' '*.cuh'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench format format-check tidy clean install release
+.PHONY: help demo test bench gpu-bundle format format-check tidy clean install release
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,14 @@ bench: ## run the benchmarks; BENCH_ARGS goes to bench/run
 	@tools/bootstrap --for bench
 	@$(MAKE) --no-print-directory release
 	bench/run $(BENCH_ARGS)
+
+gpu-bundle: ## build build/gpu-bundle/gapless-gpu: GPU tests, benchmarks, commands; needs a driver
+	@tools/bootstrap --for build
+	@cmake --preset release >/dev/null
+	@! cat $(RELEASE)/gpu_bundle/missing.txt >&2 2>/dev/null
+	cmake --build --preset release $(BUILD_ARGS) --target gapless_gpu
+	@mkdir -p build/gpu-bundle
+	cp $(RELEASE)/gpu_bundle/gapless-gpu build/gpu-bundle/
 
 format: ## clang-format every tracked source
 	@tools/bootstrap --for check

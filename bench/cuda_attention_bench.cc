@@ -169,7 +169,8 @@ Case named(Case c, const std::string& lengths) {
   c.name = std::string(dtype_name(c.dtype)) + " b" + std::to_string(c.lengths.size()) + " " +
            lengths + " page " + std::to_string(c.page_tokens) + " chunk " +
            std::to_string(c.chunk_tokens) + (c.starts_early ? " early" : "");
-  if (c.tuning.ring_slots > 0) c.name += " slots " + std::to_string(c.tuning.ring_slots);
+  if (c.tuning.used_slots > 0) c.name += " slots " + std::to_string(c.tuning.used_slots);
+  if (c.tuning.pair_tiles >= 0) c.name += " pair " + std::to_string(c.tuning.pair_tiles);
   return c;
 }
 
@@ -180,31 +181,43 @@ Case uniform(DType dtype, int batch, int tokens) {
   return named(c, "ctx " + std::to_string(tokens));
 }
 
+void add_ragged(std::vector<Case>& cases, Case c) {
+  for (const uint32_t seed : {1u, 2u, 3u}) {
+    c.lengths = ragged(16, 4096, seed);
+    cases.push_back(named(c, "ragged 1..4096 (" + std::to_string(seed) + ")"));
+  }
+}
+
 void add_main(std::vector<Case>& cases) {
   for (const DType dtype : {DType::kF16, DType::kBf16}) {
-    cases.push_back(uniform(dtype, 16, 4096));
-    Case early = uniform(dtype, 16, 4096);
-    early.starts_early = true;
-    cases.push_back(named(early, "ctx 4096"));
-    for (const uint32_t seed : {1u, 2u}) {
-      Case c;
-      c.dtype = dtype;
-      c.lengths = ragged(16, 4096, seed);
-      cases.push_back(named(c, "ragged 1..4096 (" + std::to_string(seed) + ")"));
+    for (const bool starts_early : {false, true}) {
+      Case c = uniform(dtype, 16, 4096);
+      c.starts_early = starts_early;
+      cases.push_back(named(c, "ctx 4096"));
+      add_ragged(cases, c);
     }
   }
 }
 
-// How the kernel may be cut: chunks, and bytes in flight.
+// How the work may be cut: chunks, what a pair counts as, and bytes in flight.
 void add_tuning(std::vector<Case>& cases) {
-  for (const int slots : {1, 2, 3}) {
-    for (const int chunk : {256, 512, 1024}) {
-      Case c = uniform(DType::kBf16, 16, 4096);
+  for (const int chunk : {256, 512}) {
+    for (const bool starts_early : {false, true}) {
+      for (const int slots : {1, 2}) {
+        Case c = uniform(DType::kBf16, 16, 4096);
+        c.chunk_tokens = chunk;
+        c.tuning = {.used_slots = slots};
+        c.starts_early = starts_early;
+        cases.push_back(named(c, "ctx 4096"));
+        add_ragged(cases, c);
+      }
+      Case c;
       c.chunk_tokens = chunk;
-      c.tuning = {.ring_slots = slots};
-      cases.push_back(named(c, "ctx 4096"));
-      c.lengths = ragged(16, 4096, 1);
-      cases.push_back(named(c, "ragged 1..4096 (1)"));
+      c.starts_early = starts_early;
+      for (const int pair : {0, 1, 3}) {
+        c.tuning = {.pair_tiles = pair};
+        add_ragged(cases, c);
+      }
     }
   }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device work of the benchmarks on a GPU: random data, and the read that is the ceiling of all of
-// them. Both return a cudaError_t, 0 for success, and do not wait.
+// Random data for the benchmarks on a GPU.
 
 #pragma once
 
@@ -9,11 +8,8 @@
 
 namespace gapless {
 
-// 16-bit values between -2 and 2, never all alike: zeros can be quicker than real data.
+// 16-bit values between -2 and 2, never all alike: zeros can be quicker than real data. Returns a
+// cudaError_t, 0 for success, and does not wait.
 int start_filling(uint16_t* values, int64_t count, bool is_bf16, uint64_t seed);
-
-// Reads memory once, a multiple of 16 bytes, and forgets it. `stream` is a cudaStream_t.
-int start_reading(const void* memory, int64_t bytes, int sm_count, void* never_written,
-                  void* stream);
 
 }  // namespace gapless

@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 
 #include "bench/cuda_bench_kernels.h"
+#include "cuda/ceiling_launch.h"
 
 namespace gapless {
 namespace {
@@ -60,7 +61,7 @@ Result<TimedRow> time_read(const DeviceBuffer& memory, int64_t bytes, int replay
   const std::string name = "read " + std::to_string(bytes >> 20) + " MiB a launch";
   const Launch launch = [&](int index, CudaStream stream) {
     const std::byte* at = memory.data() + index % sets * bytes;
-    return check_cuda(start_reading(at, bytes, limits.sm_count, memory.data(), stream),
+    return check_cuda(ceiling_read_kernel(at, bytes, limits.sm_count, memory.data(), stream),
                       "launching a read");
   };
   return time_graph(name, static_cast<double>(bytes), std::max(sets, 4), replays, launch);

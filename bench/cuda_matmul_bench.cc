@@ -37,6 +37,7 @@ struct Case {
   DType dtype = DType::kS8;
   int tokens = 16;
   bool starts_early = false;
+  bool has_residual = false;
   CudaMatmulTuning tuning = {};
 };
 
@@ -62,10 +63,12 @@ CudaMatmulShape shape_of(const Case& c) {
 
 std::string name_of(const Case& c) {
   std::string name = std::string(dtype_name(c.dtype)) + " " + c.projection.name + " m" +
-                     std::to_string(c.tokens) + (c.starts_early ? " early" : "");
+                     std::to_string(c.tokens) + (c.starts_early ? " early" : "") +
+                     (c.has_residual ? " residual" : "");
   if (c.tuning.stage_bricks > 0) name += " stage " + std::to_string(c.tuning.stage_bricks);
   if (c.tuning.ring_slots > 0) name += " slots " + std::to_string(c.tuning.ring_slots);
   if (c.tuning.blocks > 0) name += " blocks " + std::to_string(c.tuning.blocks);
+  if (c.tuning.read_ahead_kib != 0) name += " ahead " + std::to_string(c.tuning.read_ahead_kib);
   return name;
 }
 
@@ -97,6 +100,8 @@ Result<TimedRow> time_case(const Case& c, int replays) {
       .x = buffers.x.data(),
       .x_stride = c.projection.k,
       .token_scales = reinterpret_cast<const float*>(buffers.token_scales.data()),
+      .residual = c.has_residual ? buffers.output.data() : nullptr,
+      .residual_stride = c.projection.columns,
       .output = buffers.output.data(),
       .output_stride = c.projection.columns,
       .workspace = buffers.workspace.data(),
@@ -122,17 +127,26 @@ void add_main(std::vector<Case>& cases) {
       }
     }
   }
+  for (const DType dtype : {DType::kS8, DType::kBf16}) {
+    for (const Projection& projection : {kDown, kAttentionOutput}) {
+      cases.push_back(
+          {.projection = projection, .dtype = dtype, .starts_early = true, .has_residual = true});
+    }
+  }
   cases.push_back({.projection = kHead, .dtype = DType::kBf16});
 }
 
-// How the kernel may be cut, and bytes in flight.
+// How the kernel may be cut, bytes in flight, and what a launch that starts early does meanwhile.
 void add_tuning(std::vector<Case>& cases) {
-  const CudaMatmulTuning tunings[] = {{2, 6, 0}, {3, 3, 0}, {3, 4, 0},
-                                      {4, 2, 0}, {4, 3, 0}, {6, 2, 0}};
-  for (const Projection& projection : {kGateUp, kDown, kQkv, kAttentionOutput}) {
-    for (const bool starts_early : {false, true}) {
+  std::vector<CudaMatmulTuning> tunings = {{.stage_bricks = 2, .ring_slots = 6},
+                                           {.stage_bricks = 3, .ring_slots = 4},
+                                           {.stage_bricks = 4, .ring_slots = 2}};
+  for (const int kib : {-1, 16, 32, 48, 64, 128}) tunings.push_back({.read_ahead_kib = kib});
+  for (const DType dtype : {DType::kS8, DType::kBf16}) {
+    for (const Projection& projection : {kGateUp, kDown, kQkv, kAttentionOutput}) {
       for (const CudaMatmulTuning& tuning : tunings) {
-        cases.push_back({.projection = projection, .starts_early = starts_early, .tuning = tuning});
+        cases.push_back(
+            {.projection = projection, .dtype = dtype, .starts_early = true, .tuning = tuning});
       }
     }
   }

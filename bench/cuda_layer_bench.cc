@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Decode steps of Qwen3-14B on a GPU, timed: layers that follow each other in a CUDA graph, and
+// with --whole all 40 of them and the head. Times are the device's, of steps back to back, against
+// the read ceiling that is measured in the same run. Every row is taken plain, recorded and plain
+// again, which gives the recorder's cost. tools/cuda_layer_peer.py times PyTorch's layer.
+//
+// usage: cuda_layer_bench [--quick] [--main] [--whole] [--json FILE]
+//
+// Weights are made from a seed, on the device. A graph of several layers reads weights, keys and
+// values that are far larger than L2, so none of it is in there when it comes again. Pages of the
+// sequences are mixed.
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "base/dtype.h"
+#include "bench/measurement.h"
+#include "cuda/ceiling.h"
+#include "cuda/device.h"
+#include "model/cuda_decoder.h"
+#include "model/cuda_weights.h"
+#include "model/model_config.h"
+#include "model/random_values.h"
+#include "profile/profile.h"
+
+namespace gapless {
+namespace {
+
+constexpr const char* kModel = "qwen3-14b";
+constexpr uint64_t kSeed = 1234;
+constexpr int kChainLayers = 4;          // of a graph, where not all of them
+constexpr int kMaxFillCalls = 32;        // in which a sequence gets its tokens
+constexpr double kWarmSeconds = 0.03;    // clocks take that long to rise
+constexpr double kSampleSeconds = 0.04;  // of steps in one go
+// Beside weights and cache: rows, logits, the recording.
+constexpr int64_t kSpareBytes = int64_t{3} << 30;
+
+struct Options {
+  bool is_quick = false;
+  bool has_all_shapes = true;
+  bool has_whole_model = false;
+  std::string json_path;
+
+  int rounds() const { return is_quick ? 1 : 3; }
+};
+
+// Weights are made once for all cases that share them.
+struct WeightCase {
+  DType dtype = DType::kBf16;
+  bool dual_gate_up = true;
+  bool is_whole = false;
+};
+
+struct StepCase {
+  int batch = 16;
+  std::string lengths = "4096";  // as `gapless profile --lengths` takes it
+  bool starts_early = true;
+  bool is_alone = false;  // one layer in its graph, not several
+};
+
+struct LayerRow {
+  std::string name;
+  std::vector<double> plain_us;
+  std::vector<double> recorded_us;
+  double bytes = 0.0;
+
+  double rate() const { return bytes / median(plain_us) * 1e-6; }  // TB/s
+  double recorder_cost() const { return median(recorded_us) / median(plain_us) - 1.0; }
+};
+
+// ---- One case.
+
+std::string name_of(const WeightCase& weights, const StepCase& step) {
+  std::string name =
+      fmt::format("{} b{} ctx {} {}", dtype_name(weights.dtype), step.batch, step.lengths,
+                  weights.is_whole ? "model" : (step.is_alone ? "layer alone" : "layer"));
+  if (!weights.dual_gate_up) name += ", gate and up apart";
+  if (!step.starts_early) name += ", no early launches";
+  return name;
+}
+
+// Up to one token before its length each, a few pages at a time and in a random order, so that no
+// sequence has its pages beside each other.
+Result<std::vector<int>> fill_sequences(CudaDecoder& decoder, const std::vector<int32_t>& lengths) {
+  std::vector<int> sequences;
+  std::vector<size_t> calls;
+  std::vector<int> strides;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    sequences.push_back(GAPLESS_TRY(decoder.add_sequence()));
+    const int page = decoder.options().page_tokens;
+    strides.push_back((lengths[i] / page / kMaxFillCalls + 1) * page);
+    const int count = (lengths[i] + strides[i] - 1) / strides[i];
+    calls.insert(calls.end(), static_cast<size_t>(count), i);
+  }
+  std::shuffle(calls.begin(), calls.end(), std::mt19937_64(kSeed));
+  for (const size_t i : calls) {
+    const int next = decoder.length(sequences[i]) + strides[i];
+    const uint64_t seed = kSeed + i;
+    GAPLESS_TRY(decoder.fill_sequence(sequences[i], std::min(next, lengths[i] - 1), seed));
+  }
+  return sequences;
+}
+
+// The step that is then repeated.
+Result<void> run_first_step(CudaDecoder& decoder, const std::vector<int>& sequences, int layers) {
+  if (!decoder.weights().has_head) {
+    std::vector<float> x(sequences.size() * static_cast<size_t>(decoder.config().hidden));
+    fill_normal(kSeed, 0, x);
+    GAPLESS_TRY(decoder.step_hidden(sequences, x, layers));
+    return {};
+  }
+  std::vector<StepRow> rows;
+  std::vector<int> head_rows;
+  for (const int sequence : sequences) {
+    head_rows.push_back(static_cast<int>(rows.size()));
+    rows.push_back({.sequence = sequence, .token = 1000 + sequence});
+  }
+  GAPLESS_TRY(decoder.step({.rows = rows, .head_rows = head_rows}));
+  return {};
+}
+
+// Appends the microseconds of each of `layers` in the steps.
+void append_us(std::vector<double>& us, const std::vector<double>& seconds, int layers) {
+  for (const double step : seconds) us.push_back(step * 1e6 / layers);
+}
+
+Result<LayerRow> time_steps(CudaDecoder& decoder, int layers, int rounds) {
+  LayerRow row;
+  for (const CudaNode& node : decoder.last_nodes())
+    row.bytes += static_cast<double>(node.weight_bytes) / layers;
+  double step_seconds = 0.0;
+  double warm_seconds = 0.0;
+  while (warm_seconds < kWarmSeconds) {
+    step_seconds = GAPLESS_TRY(decoder.repeat_step(2)).back();
+    warm_seconds += 2 * step_seconds;
+  }
+  const int count = std::max(static_cast<int>(kSampleSeconds / step_seconds), 5);
+  for (int round = 0; round < rounds; ++round) {
+    append_us(row.plain_us, GAPLESS_TRY(decoder.repeat_step(count)), layers);
+    append_us(row.recorded_us, GAPLESS_TRY(decoder.repeat_step_recorded(count)), layers);
+    append_us(row.plain_us, GAPLESS_TRY(decoder.repeat_step(count)), layers);
+  }
+  const DeviceRecording recording = GAPLESS_TRY(decoder.take_recording());
+  if (recording.step_count == 0)
+    return fail(ErrorCode::kSystem, "the recorder kept none of {} recorded steps", count);
+  return row;
+}
+
+Result<LayerRow> time_case(const CudaModelWeights& weights, const CudaDecoderOptions& options,
+                           const StepCase& step, int rounds) {
+  const std::vector<int32_t> lengths = GAPLESS_TRY(parse_lengths(step.lengths, step.batch, kSeed));
+  const std::unique_ptr<CudaDecoder> decoder = GAPLESS_TRY(CudaDecoder::create(weights, options));
+  const std::vector<int> sequences = GAPLESS_TRY(fill_sequences(*decoder, lengths));
+  const int layers = step.is_alone ? 1 : weights.config.layers;
+  GAPLESS_TRY(run_first_step(*decoder, sequences, weights.has_head ? 0 : layers));
+  return time_steps(*decoder, weights.has_head ? 1 : layers, rounds);
+}
+
+// ---- Rows.
+
+void print_row(const LayerRow& row, double ceiling) {
+  const auto [least, most] = std::minmax_element(row.plain_us.begin(), row.plain_us.end());
+  fmt::print("{:46} {:9.2f} us ({:.2f}-{:.2f}) {:9.1f} MB {:6.3f} TB/s {:5.1f} %  {:+.2f} %\n",
+             row.name, median(row.plain_us), *least, *most, row.bytes * 1e-6, row.rate(),
+             100.0 * row.rate() / ceiling, 100.0 * row.recorder_cost());
+  std::fflush(stdout);
+}
+
+nlohmann::ordered_json row_json(const LayerRow& row, double ceiling) {
+  const auto [least, most] = std::minmax_element(row.plain_us.begin(), row.plain_us.end());
+  return {{"what", row.name},
+          {"median_us", median(row.plain_us)},
+          {"min_us", *least},
+          {"max_us", *most},
+          {"bytes", row.bytes},
+          {"tb_s", row.rate()},
+          {"share_of_ceiling", row.rate() / ceiling},
+          {"recorded_us", median(row.recorded_us)},
+          {"recorder_cost", row.recorder_cost()}};
+}
+
+Result<void> write_json(const std::vector<LayerRow>& rows, double ceiling, const CudaLimits& limits,
+                        const std::string& path) {
+  nlohmann::ordered_json document = {{"gpu", limits.name}, {"ceiling_tb_s", ceiling}};
+  document["rows"] = nlohmann::ordered_json::array();
+  for (const LayerRow& row : rows) document["rows"].push_back(row_json(row, ceiling));
+  std::ofstream file(path);
+  file << document.dump(1) << '\n';
+  file.close();
+  if (!file) return fail(ErrorCode::kSystem, "{}: cannot be written", path);
+  return {};
+}
+
+// ---- What is measured.
+
+std::vector<StepCase> steps_of(const WeightCase& weights, bool has_all_shapes) {
+  std::vector<StepCase> steps = {{}};
+  if (!weights.dual_gate_up) return steps;
+  steps.push_back({.starts_early = false});
+  if (!weights.is_whole) steps.push_back({.is_alone = true});
+  if (!has_all_shapes) return steps;
+  for (const int batch : {1, 4, 16, 64}) {
+    for (const char* lengths : {"512", "4096", "32768", "1..4096"}) {
+      const bool is_main = batch == 16 && std::string_view(lengths) == "4096";
+      const bool is_ragged = std::string_view(lengths) == "1..4096";
+      if (is_main || (is_ragged && batch == 1)) continue;
+      steps.push_back({.batch = batch, .lengths = lengths});
+    }
+  }
+  return steps;
+}
+
+std::vector<WeightCase> weight_cases(const Options& options) {
+  std::vector<WeightCase> cases;
+  for (const DType dtype : {DType::kS8, DType::kBf16}) {
+    cases.push_back({.dtype = dtype});
+    cases.push_back({.dtype = dtype, .dual_gate_up = false});
+    if (options.has_whole_model) cases.push_back({.dtype = dtype, .is_whole = true});
+  }
+  return cases;
+}
+
+CudaDecoderOptions decoder_options(const WeightCase& weights, const StepCase& step,
+                                   const std::vector<int32_t>& lengths) {
+  CudaDecoderOptions options;
+  options.fusions.dual_gate_up = weights.dual_gate_up;
+  options.starts_early = step.starts_early;
+  options.max_sequences = step.batch;
+  options.max_length = *std::max_element(lengths.begin(), lengths.end());
+  return options;
+}
+
+struct Measurement {
+  const Options* options = nullptr;
+  CudaLimits limits;
+  double ceiling = 0.0;  // TB/s
+  std::vector<LayerRow> rows;
+};
+
+Result<void> measure_weights(Measurement& measurement, const WeightCase& weight_case) {
+  const Options& options = *measurement.options;
+  const ModelConfig config = GAPLESS_TRY(find_model_config(kModel));
+  const WeightOptions weight_options = {.dtype = weight_case.dtype,
+                                        .dual_gate_up = weight_case.dual_gate_up,
+                                        .layers = weight_case.is_whole ? 0 : kChainLayers,
+                                        .with_head = weight_case.is_whole};
+  const CudaModelWeights weights =
+      GAPLESS_TRY(make_synthetic_cuda_weights(config, kSeed, weight_options));
+  for (const StepCase& step : steps_of(weight_case, options.has_all_shapes)) {
+    const std::vector<int32_t> lengths =
+        GAPLESS_TRY(parse_lengths(step.lengths, step.batch, kSeed));
+    const CudaDecoderOptions decoder = decoder_options(weight_case, step, lengths);
+    const int64_t needed =
+        weights.device_bytes() + cuda_kv_cache_bytes(weights.config, decoder) + kSpareBytes;
+    const std::string name = name_of(weight_case, step);
+    if (needed > measurement.limits.memory_bytes) {
+      fmt::print("{:46} left out: needs {} GiB, the GPU has {}\n", name, needed >> 30,
+                 measurement.limits.memory_bytes >> 30);
+      continue;
+    }
+    LayerRow row = GAPLESS_TRY(time_case(weights, decoder, step, options.rounds()));
+    row.name = name;
+    print_row(row, measurement.ceiling);
+    measurement.rows.push_back(std::move(row));
+  }
+  return {};
+}
+
+Result<void> measure(const Options& options) {
+  Measurement measurement;
+  measurement.options = &options;
+  measurement.limits = GAPLESS_TRY(cuda_limits());
+  measurement.ceiling = GAPLESS_TRY(measure_cuda_limits()).read_bytes_per_s * 1e-12;
+  fmt::print("{}, {} SMs; shares are of {:.3f} TB/s; the last column is the recorder's cost\n",
+             measurement.limits.name, measurement.limits.sm_count, measurement.ceiling);
+  for (const WeightCase& weights : weight_cases(options))
+    GAPLESS_TRY(measure_weights(measurement, weights));
+  if (options.json_path.empty()) return {};
+  return write_json(measurement.rows, measurement.ceiling, measurement.limits, options.json_path);
+}
+
+Result<Options> parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--quick") {
+      options.is_quick = true;
+    } else if (argument == "--main") {
+      options.has_all_shapes = false;
+    } else if (argument == "--whole") {
+      options.has_whole_model = true;
+    } else if (argument == "--json" && i + 1 < argc) {
+      options.json_path = argv[++i];
+    } else {
+      return fail(ErrorCode::kUsage, "unknown option {}", argument);
+    }
+  }
+  return options;
+}
+
+int run(int argc, char** argv) {
+  const Result<Options> options = parse(argc, argv);
+  if (!options) {
+    fmt::print(stderr, "cuda_layer_bench: {}\n", options.error().message);
+    return 2;
+  }
+  const Result<void> done = measure(*options);
+  if (done) return 0;
+  fmt::print(stderr, "cuda_layer_bench: error: {}\n", done.error().message);
+  return 1;
+}
+
+}  // namespace
+}  // namespace gapless
+
+// NOLINTNEXTLINE(bugprone-exception-escape): no memory or no standard output, and that ends us.
+int main(int argc, char** argv) { return gapless::run(argc, argv); }
