@@ -74,8 +74,8 @@ function(gapless_benchmark name)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} gapless_warnings)
 endfunction()
 
-# gapless_cuda_objects(<name> a.cu ...): device code, for Hopper and, as PTX that the driver compiles
-# when a program starts, for all others from Ampere on.
+# gapless_cuda_objects(<name> a.cu ...): device code, for Hopper and, as PTX that the driver
+# compiles when a program starts, for all others from Ampere on.
 function(gapless_cuda_objects name)
   add_library(${name} OBJECT ${ARGN})
   set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES OFF POSITION_INDEPENDENT_CODE ON)

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // gapless plan attention|matmul|layer: how a kernel's work would be cut for given shapes and cores,
-// what it reads and how even the cores would be, without running it.
+// what it reads and how even the cores would be, without running it. For a simulated device
+// (--device) a matmul is planned for its buffers, and attention for its cores.
 
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -18,6 +20,8 @@
 
 #include "base/quantity.h"
 #include "cli/command.h"
+#include "cli/plan_device.h"
+#include "cli/plan_text.h"
 #include "kernels/attention_plan.h"
 #include "kernels/matmul_plan.h"
 #include "report/text_table.h"
@@ -27,12 +31,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Sizes of items beyond this are counted, not listed: the plan stays on one screen.
-constexpr size_t kSizesShown = 8;
 constexpr int64_t kMaxCacheKib = int64_t{1} << 32;
-// Items or tiles that are listed one by one.
-constexpr size_t kMaxListed = size_t{1} << 20;
-
 struct AttentionArguments {
   AttentionProblem problem;
   int64_t batch = 1;
@@ -40,6 +39,9 @@ struct AttentionArguments {
   std::string lengths_text;
   std::vector<int32_t> lengths;
   std::string dtype = "bf16";
+  std::string device;
+  std::string device_name;  // of the profile that was found
+  std::string rules = "ours";
   bool items = false;
   bool json = false;
 };
@@ -51,54 +53,17 @@ struct MatmulArguments {
   std::string level;
   int64_t l1_kib = 32;
   int64_t l2_kib = 1024;
+  std::string device;
+  int64_t tile_k = 0;
   bool tiles = false;
   bool json = false;
 };
 
-std::string size_text(int64_t bytes) { return format_bytes(static_cast<uint64_t>(bytes)); }
-
-std::string exact_size_text(int64_t bytes) {
-  return fmt::format("{} ({} bytes)", size_text(bytes), bytes);
-}
-
 double ratio(double value, double divisor) { return divisor == 0.0 ? 0.0 : value / divisor; }
-
-std::string balance_text(double balance, double mean_cost, int64_t largest_cost,
-                         std::string_view unit) {
-  return fmt::format("{} (a core has {:.1f} {} in the mean, {} at most)", format_share(balance),
-                     mean_cost, unit, largest_cost);
-}
 
 int this_machines_cores() {
   const unsigned count = std::thread::hardware_concurrency();
   return count == 0 ? 1 : static_cast<int>(count);
-}
-
-// How many equal items in a row there are.
-struct SizeRun {
-  int64_t count = 0;
-  TableRow cells;
-};
-
-// A table of the runs, the first few of them; `header` begins with the name of what is counted.
-std::string runs_text(const std::vector<SizeRun>& runs, const TableRow& header) {
-  std::vector<TableRow> rows = {header};
-  for (size_t i = 0; i < std::min(runs.size(), kSizesShown); ++i) {
-    rows.push_back({std::to_string(runs[i].count)});
-    rows.back().insert(rows.back().end(), runs[i].cells.begin(), runs[i].cells.end());
-  }
-  std::string text = align_columns(rows, std::string(header.size(), 'r'), "  ");
-  if (runs.size() <= kSizesShown) return text;
-  int64_t left = 0;
-  for (size_t i = kSizesShown; i < runs.size(); ++i) left += runs[i].count;
-  return text +
-         fmt::format("  and {} more of {}\n", left,
-                     counted(static_cast<int64_t>(runs.size() - kSizesShown), "smaller size"));
-}
-
-void add_to_runs(std::vector<SizeRun>& runs, TableRow cells) {
-  if (runs.empty() || runs.back().cells != cells) runs.push_back({0, std::move(cells)});
-  ++runs.back().count;
 }
 
 int64_t item_tokens(const AttentionItem& item, const AttentionArguments& arguments) {
@@ -134,7 +99,10 @@ std::string attention_text(const AttentionPlan& plan, const AttentionArguments& 
            fmt::format("{} query heads over {} kv heads of {}", problem.q_heads,
                        problem.kv.kv_heads, problem.kv.head_dim));
   add_fact(text, "pages", fmt::format("{} tokens, {}", problem.kv.page_tokens, arguments.dtype));
-  add_fact(text, "cores", std::to_string(problem.core_count));
+  add_fact(text, "cores",
+           arguments.device.empty()
+               ? std::to_string(problem.core_count)
+               : fmt::format("{} cube cores of {}", problem.core_count, arguments.device_name));
   add_fact(
       text, "cut into",
       fmt::format("{}: sequence x kv head x chunk of {} tokens",
@@ -178,6 +146,7 @@ std::string attention_json(const AttentionPlan& plan, const AttentionArguments& 
                      {"output_dtype", dtype_name(problem.output_dtype)},
                      {"chunk_tokens", problem.chunk_tokens},
                      {"core_count", problem.core_count}};
+  if (!arguments.device.empty()) json["problem"]["device"] = arguments.device_name;
   json["item_count"] = plan.items.size();
   json["combine_count"] = plan.combine_count;
   json["partial_count"] = plan.partial_count;
@@ -225,21 +194,40 @@ Result<std::vector<int32_t>> parse_lengths(std::string_view text) {
   }
 }
 
-// What --items and --tiles print must fit memory and patience.
-Result<void> check_listed(size_t count, std::string_view what) {
-  if (count <= kMaxListed) return {};
-  return fail(ErrorCode::kInvalidInput, "{} {} are too many to list; at most {}", count, what,
-              kMaxListed);
+Result<int> run_atb_rules(const AttentionArguments& arguments) {
+  const AttentionProblem& problem = arguments.problem;
+  if (arguments.dtype != "bf16" && arguments.dtype != "f16")
+    return fail(ErrorCode::kUsage, "--rules atb is for --dtype bf16 and f16, not {}",
+                arguments.dtype);
+  const AtbArguments atb = {.device_name = arguments.device_name,
+                            .problem = {.lengths = arguments.lengths,
+                                        .q_heads = problem.q_heads,
+                                        .kv_heads = problem.kv.kv_heads,
+                                        .head_dim = problem.kv.head_dim,
+                                        .page_tokens = problem.kv.page_tokens,
+                                        .is_bf16 = arguments.dtype == "bf16",
+                                        .core_count = problem.core_count},
+                            .dtype = arguments.dtype,
+                            .json = arguments.json};
+  const std::string text = GAPLESS_TRY(atb_attention_text(atb));
+  GAPLESS_TRY(print(text));
+  return 0;
 }
 
 Result<int> run_attention(AttentionArguments arguments) {
   arguments.problem.kv.dtype = *parse_dtype(arguments.dtype);
+  if (!arguments.device.empty()) {
+    const DeviceProfile profile = GAPLESS_TRY(find_profile(arguments.device));
+    arguments.device_name = profile.name;
+    arguments.problem.core_count = static_cast<int>(profile.cluster_count);
+  }
   if (arguments.lengths.empty()) {
     if (arguments.batch < 0 || arguments.batch > kMaxPlanSequences)
       return fail(ErrorCode::kInvalidInput, "a batch of {} sequences; a plan is for 0 to {}",
                   arguments.batch, kMaxPlanSequences);
     arguments.lengths.assign(static_cast<size_t>(arguments.batch), arguments.length);
   }
+  if (arguments.rules == "atb") return run_atb_rules(arguments);
   const AttentionPlan plan = GAPLESS_TRY(plan_attention(arguments.problem, arguments.lengths));
   if (arguments.items) {
     const Result<void> listable = check_listed(plan.items.size(), "items");
@@ -386,7 +374,27 @@ std::string matmul_json(const MatmulPlan& plan, const MatmulArguments& arguments
   return json.dump(2) + "\n";
 }
 
+Result<int> run_device_matmul(const MatmulArguments& arguments) {
+  if (arguments.dtype == "f32")
+    return fail(ErrorCode::kUsage, "--device is for --dtype s8, bf16 and f16, not f32");
+  const MatmulProblem& problem = arguments.problem;
+  const DeviceMatmulArguments device = {.device = arguments.device,
+                                        .problem = {.m = problem.m,
+                                                    .k = problem.k,
+                                                    .n = problem.n,
+                                                    .is_dual = arguments.dual,
+                                                    .is_int8 = arguments.dtype == "s8",
+                                                    .tile_k = arguments.tile_k},
+                                        .dtype = arguments.dtype,
+                                        .json = arguments.json};
+  const std::string text = GAPLESS_TRY(device_matmul_text(device));
+  GAPLESS_TRY(print(text));
+  return 0;
+}
+
 Result<int> run_matmul(MatmulArguments arguments) {
+  if (arguments.dtype == "a8w8") arguments.dtype = "s8";  // the rows go with the weights
+  if (!arguments.device.empty()) return run_device_matmul(arguments);
   MatmulProblem& problem = arguments.problem;
   problem.weights = *parse_dtype(arguments.dtype);
   problem.interleave = arguments.dual ? Interleave::kPairs : Interleave::kNone;
@@ -417,6 +425,17 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, T& value,
   return command.add_option(name, value, description)->type_name(unit);
 }
 
+// What is about this machine does not go with a device. Said here and not to the parser, which
+// would say it in the help of every such option.
+Result<void> check_without_device(const CLI::App& command,
+                                  std::initializer_list<const char*> options) {
+  for (const char* option : options) {
+    if (command.count("--device") != 0 && command.count(option) != 0)
+      return fail(ErrorCode::kUsage, "{} excludes --device", option);
+  }
+  return {};
+}
+
 RunCommand define_attention(CLI::App& command) {
   const auto arguments = std::make_shared<AttentionArguments>();
   AttentionProblem& problem = arguments->problem;
@@ -442,6 +461,14 @@ RunCommand define_attention(CLI::App& command) {
   command.add_option("--dtype", arguments->dtype, "Of keys and values (default bf16)")
       ->check(CLI::IsMember({"bf16", "f16", "f32", "s8"}))
       ->option_text("bf16|f16|f32|s8");
+  CLI::Option* device =
+      command
+          .add_option("--device", arguments->device, "A simulated device, or its file, to plan for")
+          ->option_text("NAME");
+  command.add_option("--rules", arguments->rules, "How to cut for the device (default ours)")
+      ->check(CLI::IsMember({"ours", "atb"}))
+      ->needs(device)
+      ->option_text("ours|atb");
   command.add_flag("--items", arguments->items, "List every item");
   command.add_flag("--json", arguments->json, "The same facts as JSON, with exact numbers");
   command.footer(
@@ -450,14 +477,30 @@ RunCommand define_attention(CLI::App& command) {
       "Examples:\n"
       "  gapless plan attention --batch 16 --length 4096\n"
       "  gapless plan attention --lengths 1,17,4096,131072 --cores 24 --items\n"
-      "  gapless plan attention --length 8192 --json | jq .workspace_bytes");
+      "  gapless plan attention --length 8192 --json | jq .workspace_bytes\n"
+      "  gapless plan attention --batch 16 --length 4096 --device ascend-910b --rules atb");
   return [arguments, &command]() -> Result<int> {
     if (command.count("--length") + command.count("--lengths") == 0)
       return fail(ErrorCode::kUsage, "--length or --lengths is required");
+    GAPLESS_TRY(check_without_device(command, {"--cores"}));
+    if (arguments->rules == "atb" && command.count("--chunk") + command.count("--items") != 0)
+      return fail(ErrorCode::kUsage, "--rules atb has neither --chunk nor --items");
     if (command.count("--lengths") != 0)
       arguments->lengths = GAPLESS_TRY(parse_lengths(arguments->lengths_text));
     return run_attention(*arguments);
   };
+}
+
+void add_device_options(CLI::App& command, MatmulArguments& arguments) {
+  CLI::Option* device = command
+                            .add_option("--device", arguments.device,
+                                        "A simulated device, or its file: plan one\n"
+                                        "task for the buffers of a cube core")
+                            ->option_text("NAME");
+  command
+      .add_option("--tile-k", arguments.tile_k, "k of a tile of weights there (default: chosen)")
+      ->needs(device)
+      ->option_text("N");
 }
 
 RunCommand define_matmul(CLI::App& command) {
@@ -469,8 +512,8 @@ RunCommand define_matmul(CLI::App& command) {
   add_number(command, "--n", problem.n, "Columns of y")->required();
   command.add_flag("--dual", arguments->dual, "Gate and up in one pass, n columns each");
   command.add_option("--dtype", arguments->dtype, "Of the weights (default s8)")
-      ->check(CLI::IsMember({"s8", "bf16", "f16", "f32"}))
-      ->option_text("s8|bf16|f16|f32");
+      ->check(CLI::IsMember({"s8", "a8w8", "bf16", "f16", "f32"}))
+      ->option_text("s8|a8w8|bf16|f16|f32");
   add_number(command, "--cores", problem.core_count, "Cores to plan for (default: those here)");
   add_number(command, "--panels-per-tile", problem.panels_per_tile,
              "Panels of 16 columns in a tile (default: chosen)");
@@ -482,13 +525,19 @@ RunCommand define_matmul(CLI::App& command) {
   add_number(command, "--l1", arguments->l1_kib, "L1 data cache of a core (default 32)", "KIB");
   add_number(command, "--l2", arguments->l2_kib, "L2 cache of a core (default 1024)", "KIB");
   command.add_flag("--tiles", arguments->tiles, "List every tile");
+  add_device_options(command, *arguments);
   command.add_flag("--json", arguments->json, "The same facts as JSON, with exact numbers");
   command.footer(
       "Examples:\n"
       "  gapless plan matmul --m 16 --k 5120 --n 17408 --dual\n"
       "  gapless plan matmul --m 1 --k 17408 --n 5120 --dtype bf16 --cores 48\n"
-      "  gapless plan matmul --m 4 --k 5120 --n 7168 --panels-per-tile 6 --tiles");
-  return [arguments] { return run_matmul(*arguments); };
+      "  gapless plan matmul --m 4 --k 5120 --n 7168 --panels-per-tile 6 --tiles\n"
+      "  gapless plan matmul --m 16 --k 512 --n 256 --dual --device ascend-910b");
+  return [arguments, &command]() -> Result<int> {
+    GAPLESS_TRY(check_without_device(command, {"--cores", "--panels-per-tile", "--k-slices",
+                                               "--cpu-level", "--l1", "--l2", "--tiles"}));
+    return run_matmul(*arguments);
+  };
 }
 
 }  // namespace

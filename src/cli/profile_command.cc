@@ -6,11 +6,15 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/cuda_model.h"
 #include "cli/model_options.h"
+#include "cli/simulated_profile.h"
 #include "formats/format.h"
 #include "kernels/attention_plan.h"
 #include "kernels/packed_rows.h"
@@ -26,12 +30,12 @@ namespace {
 
 struct ProfileArguments {
   ModelOptions model;
-  std::string device = "cpu";
+  SimulatedOptions simulated;
   bool whole = false;
   int batch = 16;
   std::string lengths = "1..4096";
   int context = 0;
-  int steps = 20;
+  int steps = 0;  // as typed; else 20, or 1 on a simulated device
   bool no_validate = false;
   bool no_trace = false;
   bool no_limits = false;
@@ -48,14 +52,7 @@ std::string perfetto_path(const std::string& trace_path) {
   return stem + ".pftrace";
 }
 
-Result<void> check_arguments(const ProfileArguments& arguments) {
-  if (arguments.device != "cpu")
-    return fail(ErrorCode::kUsage, "device '{}'; this build runs on: cpu", arguments.device);
-  if (arguments.batch < 1 || arguments.batch > kMaxMatmulRows)
-    return fail(ErrorCode::kUsage, "a batch of {}; must be 1 to {}", arguments.batch,
-                kMaxMatmulRows);
-  if (arguments.steps < 1)
-    return fail(ErrorCode::kUsage, "{} steps; must be at least 1", arguments.steps);
+Result<void> check_output(const ProfileArguments& arguments) {
   if (arguments.no_trace) return {};
   GAPLESS_TRY(check_page_path(arguments.html, {arguments.output, perfetto_path(arguments.output)}));
   if (arguments.output.empty()) return fail(ErrorCode::kUsage, "--output: '' is no name of a file");
@@ -65,6 +62,16 @@ Result<void> check_arguments(const ProfileArguments& arguments) {
     return fail(ErrorCode::kInvalidInput, "{}: cannot create: {} is not a folder", arguments.output,
                 folder.string());
   return {};
+}
+
+Result<void> check_arguments(const ProfileArguments& arguments) {
+  GAPLESS_TRY(check_device_options(arguments.model));
+  if (arguments.batch < 1 || arguments.batch > kMaxMatmulRows)
+    return fail(ErrorCode::kUsage, "a batch of {}; must be 1 to {}", arguments.batch,
+                kMaxMatmulRows);
+  if (arguments.steps < 1)
+    return fail(ErrorCode::kUsage, "{} steps; must be at least 1", arguments.steps);
+  return check_output(arguments);
 }
 
 // Writes the file for Perfetto and, where asked for, the page; gives what the report says of the
@@ -84,11 +91,14 @@ Result<std::string> finish_trace(const ProfileArguments& arguments, const std::s
   return fmt::format("\n{}\n`gapless report {}` says more.\n", summary, trace_path);
 }
 
+std::string lengths_text(const ProfileArguments& arguments) {
+  return arguments.context > 0 ? std::to_string(arguments.context) : arguments.lengths;
+}
+
 Result<ProfileOptions> profile_options(const ProfileArguments& arguments) {
-  const std::string lengths =
-      arguments.context > 0 ? std::to_string(arguments.context) : arguments.lengths;
   ProfileOptions options;
-  options.lengths = GAPLESS_TRY(parse_lengths(lengths, arguments.batch, arguments.model.seed));
+  options.lengths =
+      GAPLESS_TRY(parse_lengths(lengths_text(arguments), arguments.batch, arguments.model.seed));
   options.step_count = arguments.steps;
   options.validate = !arguments.no_validate;
   options.measure_limits = !arguments.no_limits;
@@ -113,33 +123,111 @@ ProfileSubject subject_of(const ModelSource& source, const CpuDecoder& decoder,
           .perfetto_path = {}};
 }
 
-Result<int> run_profile(ProfileArguments& arguments) {
-  GAPLESS_TRY(check_arguments(arguments));
+Result<ModelProfile> profile_model(const ProfileArguments& arguments, const ModelSource& source,
+                                   DType dtype, const ProfileOptions& options) {
+  const ModelDevice device = GAPLESS_TRY(open_device(arguments.model));
+  const int longest = *std::max_element(options.lengths.begin(), options.lengths.end());
+  const DecoderNeeds needs = {
+      .max_sequences = arguments.batch, .max_length = longest, .with_head = arguments.whole};
+  if (!device.cpu) return profile_cuda_model(source, arguments.model, dtype, needs, options);
+  const CpuModel model =
+      GAPLESS_TRY(load_cpu_model(source, arguments.model, dtype, needs, *device.cpu));
+  ProfileResult result =
+      GAPLESS_TRY(profile_steps(*model.decoder, device.cpu->worker_count(), options));
+  return ModelProfile{subject_of(source, *model.decoder, options), std::move(result)};
+}
+
+// A profile that is a file is an input like others.
+Result<void> check_profile_kept(const ProfileArguments& arguments) {
+  const std::string& profile = arguments.model.device;
+  std::vector<std::string> outputs = {arguments.html};
+  if (!arguments.no_trace)
+    outputs.insert(outputs.end(), {arguments.output, perfetto_path(arguments.output)});
+  for (const std::string& output : outputs) {
+    std::error_code error;
+    if (std::filesystem::equivalent(output, profile, error) && !error)
+      return fail(ErrorCode::kUsage, "{}: would be written over the profile of the device", output);
+  }
+  return {};
+}
+
+Result<int> run_simulated(const ProfileArguments& arguments) {
+  GAPLESS_TRY(check_output(arguments));
+  GAPLESS_TRY(check_profile_kept(arguments));
+  const SimulatedProfile profile =
+      GAPLESS_TRY(profile_simulated({.model = arguments.model,
+                                     .simulated = arguments.simulated,
+                                     .batch = arguments.batch,
+                                     .lengths = lengths_text(arguments),
+                                     .step_count = arguments.steps}));
+  SimulatedFiles files;
+  std::string summary;
+  if (!arguments.no_trace) {
+    files = {.trace = arguments.output, .perfetto = perfetto_path(arguments.output)};
+    GAPLESS_TRY(write_trace(profile.trace, files.trace, Format::kGapless, {}));
+    summary = GAPLESS_TRY(finish_trace(arguments, files.perfetto));
+  }
+  GAPLESS_TRY(print(arguments.json ? simulated_json(profile, files)
+                                   : simulated_text(profile, files) + summary));
+  if (!arguments.html.empty())
+    GAPLESS_TRY(print_page_path("profile", arguments.html, arguments.json));
+  return 0;
+}
+
+Result<int> run_profile(const CLI::App& command, ProfileArguments& arguments) {
+  const std::string& device = arguments.model.device;
+  GAPLESS_TRY(check_simulated_options(command, device));
+  if (command.count("--steps") == 0) arguments.steps = is_simulated(device) ? 1 : 20;
   if (arguments.whole) arguments.model.layers = 0;
+  if (is_simulated(device)) return run_simulated(arguments);
+  GAPLESS_TRY(check_arguments(arguments));
   const ModelSource source = GAPLESS_TRY(find_model(arguments.model));
   const DType dtype = arguments.model.dtype.empty() && source.checkpoint == nullptr
                           ? DType::kS8
                           : weights_dtype(arguments.model, source.config);
+  GAPLESS_TRY(check_device_dtype(arguments.model, dtype));
   const ProfileOptions options = GAPLESS_TRY(profile_options(arguments));
-  const std::unique_ptr<CpuDevice> device = GAPLESS_TRY(make_device(arguments.model));
-  const int longest = *std::max_element(options.lengths.begin(), options.lengths.end());
-  const LoadedModel model = GAPLESS_TRY(load_model(
-      source, arguments.model, dtype,
-      {.max_sequences = arguments.batch, .max_length = longest, .with_head = arguments.whole},
-      *device));
-  const ProfileResult result =
-      GAPLESS_TRY(profile_steps(*model.decoder, device->worker_count(), options));
-  ProfileSubject subject = subject_of(source, *model.decoder, options);
+  ModelProfile profile = GAPLESS_TRY(profile_model(arguments, source, dtype, options));
   std::string summary;
   if (!arguments.no_trace) {
-    subject.perfetto_path = perfetto_path(options.trace_path);
-    summary = GAPLESS_TRY(finish_trace(arguments, subject.perfetto_path));
+    profile.subject.perfetto_path = perfetto_path(options.trace_path);
+    summary = GAPLESS_TRY(finish_trace(arguments, profile.subject.perfetto_path));
   }
-  GAPLESS_TRY(print(arguments.json ? profile_json(subject, result)
-                                   : profile_text(subject, result) + summary));
+  GAPLESS_TRY(print(arguments.json ? profile_json(profile.subject, profile.result)
+                                   : profile_text(profile.subject, profile.result) + summary));
   if (!arguments.html.empty())
     GAPLESS_TRY(print_page_path("profile", arguments.html, arguments.json));
   return 0;
+}
+
+// What a step is of, and how many.
+void add_step_options(CLI::App& command, ProfileArguments& arguments) {
+  command
+      .add_option("--model", arguments.model.model,
+                  "The folder of a checkpoint, or a size like\n"
+                  "qwen3-0.6b with weights that nobody trained,\n"
+                  "A8W8 unless asked otherwise (default qwen3-14b)")
+      ->option_text("MODEL");
+  command.add_flag("--whole", arguments.whole,
+                   "All layers, with embedding and head; without\nthem on a simulated device");
+  command
+      .add_option("--batch", arguments.batch,
+                  "Sequences in a step, 1 to 64, simulated to 256\n(default 16)")
+      ->option_text("N");
+  CLI::Option* lengths =
+      command
+          .add_option("--lengths", arguments.lengths,
+                      "Tokens of all, of each, or a range to spread\nthem over (default 1..4096)")
+          ->option_text("N|A,B,...|A..B");
+  command.add_option("--ctx", arguments.context, "Tokens of all, instead")
+      ->excludes(lengths)
+      ->check(CLI::Range(1, kMaxPlanTokens).description(""))
+      ->option_text("N");
+  command
+      .add_option("--steps", arguments.steps,
+                  "Steps of each kind: without the recorder, with\nit, without again (default 20); "
+                  "simulated: each\nwith another seed (default 1)")
+      ->option_text("N");
 }
 
 }  // namespace
@@ -149,30 +237,15 @@ RunCommand define_profile(CLI::App& command) {
   arguments->model.model = "qwen3-14b";
   arguments->model.seed = 1234;
   arguments->model.layers = 1;
+  add_step_options(command, *arguments);
   command
-      .add_option("--model", arguments->model.model,
-                  "The folder of a checkpoint, or a size like\n"
-                  "qwen3-0.6b with weights that nobody trained,\n"
-                  "A8W8 unless asked otherwise (default qwen3-14b)")
-      ->option_text("MODEL");
-  command.add_flag("--whole", arguments->whole, "All layers, with embedding and head");
-  command.add_option("--batch", arguments->batch, "Sequences in a step, 1 to 64 (default 16)")
-      ->option_text("N");
-  CLI::Option* lengths =
-      command
-          .add_option("--lengths", arguments->lengths,
-                      "Tokens of all, of each, or a range to spread\nthem over (default 1..4096)")
-          ->option_text("N|A,B,...|A..B");
-  command.add_option("--ctx", arguments->context, "Tokens of all, instead")
-      ->excludes(lengths)
-      ->check(CLI::Range(1, kMaxPlanTokens).description(""))
-      ->option_text("N");
-  command
-      .add_option("--steps", arguments->steps,
-                  "Steps of each kind: without the recorder, with\nit, without again (default 20)")
-      ->option_text("N");
-  command.add_option("--device", arguments->device, "Where it runs (default cpu)")
-      ->option_text("cpu");
+      .add_option("--device", arguments->model.device,
+                  "Where it runs: cpu, cuda for an NVIDIA GPU, or\n"
+                  "a simulated chip: ascend-910b, ideal-910b,\n"
+                  "cpu-like, the path of a profile (default cpu)")
+      ->type_name(device_choices())
+      ->option_text("NAME");
+  add_simulated_options(command, arguments->simulated);
   command
       .add_option("-o,--output", arguments->output,
                   "The trace; the same for Perfetto is written\n"
@@ -188,20 +261,23 @@ RunCommand define_profile(CLI::App& command) {
                    "Do not check the first layer against the reference");
   command.add_flag("--no-limits", arguments->no_limits,
                    "Do not measure what this machine could do");
-  add_model_options(command, arguments->model, "inputs and cache");
+  add_model_options(command, arguments->model, "inputs, cache and simulated times");
   command.get_option("--whole")->excludes(command.get_option("--layers"));
   command.add_flag("--json", arguments->json, "Everything, as JSON");
   command.footer(
       "Without a checkpoint the defaults are a decode layer of Qwen3-14B in A8W8, 16 sequences of\n"
       "up to 4096 tokens. Limits are measured in the same run; the step's limit is, kernel by\n"
       "kernel, the larger of bytes at the read rate and operations at the peak.\n"
+      "A simulated device computes nothing; its time is virtual and the same everywhere.\n"
       "\n"
       "Examples:\n"
       "  gapless profile\n"
       "  gapless profile --batch 1 --ctx 512 --dtype bf16\n"
       "  gapless profile --dual-gate-up off -o two_matmuls.gapless\n"
+      "  gapless profile --device cuda --ctx 4096\n"
+      "  gapless profile --device ascend-910b --dtype bf16 --ctx 4096 --html layer.html\n"
       "  gapless profile --model qwen3-0.6b --whole --json | jq .step.median_s");
-  return [arguments] { return run_profile(*arguments); };
+  return [&command, arguments] { return run_profile(command, *arguments); };
 }
 
 }  // namespace gapless
