@@ -138,7 +138,8 @@ Result<void> check_args(const CudaAttentionShape& shape, const CudaAttentionArgs
   GAPLESS_TRY(check_pointer(args.workspace, kStatusBytes, "workspaces"));
   GAPLESS_TRY(check_pointer(args.lengths, sizeof(int32_t), "lengths"));
   GAPLESS_TRY(check_pointer(args.page_table, sizeof(int32_t), "page tables"));
-  return {};
+  if (args.schedules == nullptr && !args.has_schedules) return {};
+  return check_pointer(args.schedules, kPointerBytes, "schedules");
 }
 
 // The longest sequence that the shape and the page table allow.
@@ -196,6 +197,8 @@ AttentionLaunch launch_of(const CudaAttentionShape& shape, const CudaAttentionCo
           .pair_tiles = config.pair_tiles,
           .score_scale = args.scale * kLog2E,
           .output_is_f32 = shape.output_dtype == DType::kF32,
+          .schedules = static_cast<std::byte*>(args.schedules),
+          .has_schedules = args.has_schedules,
           .recorder = args.recorder};
 }
 
@@ -302,6 +305,10 @@ Result<void> CudaAttention::launch(const CudaAttentionArgs& args, CudaStream str
   return check_cuda(attention_launch_kernel(form, launch_of(shape_, config_, args), blocks(args),
                                             config_.shared_bytes, args.starts_early, stream),
                     "launching the attention");
+}
+
+int64_t CudaAttention::schedule_bytes() const {
+  return int64_t{config_.grid_limit} * kAttentionScheduleBytes;
 }
 
 Result<void> CudaAttention::check_launches(const CudaAttentionArgs& args, CudaStream stream) const {

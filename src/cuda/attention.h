@@ -60,6 +60,11 @@ struct CudaAttentionArgs {
   // batch with several rows of one sequence (their tokens are written by the same launch before)
   // must not start early: the row of the last token would read those of the others too soon.
   bool starts_early = false;
+  // schedule_bytes() at 16 bytes, or nothing. The launch leaves there what its blocks take; with
+  // has_schedules it has it from there instead: a launch with the same lengths, batch, page table
+  // stride and workspace, older than the launch before, has left it. A microsecond less.
+  void* schedules = nullptr;
+  bool has_schedules = false;
   RecorderLaunch recorder = {};  // with a buffer: the launch records what its blocks do
 };
 
@@ -95,6 +100,7 @@ class CudaAttention {
 
   // Once for a workspace, and again after a launch that failed.
   Result<void> prepare(void* workspace, int64_t bytes, CudaStream stream) const;
+  int64_t schedule_bytes() const;
   // Of the launch with these numbers; what a recorder must have room for.
   int blocks(const CudaAttentionArgs& args) const;
   // Starts the attention; returns before it is done.

@@ -326,10 +326,15 @@ __global__ void __launch_bounds__(F::kThreads, 1)
   MainRecorder<F> main_recorder(threadIdx.x == 0);
   main_recorder.begin(launch.recorder, DevicePhase::kSetUp);
   const SharedMemory<F> shared(memory, launch, warp);
-  const int length = thread_length(launch);
+  const int length = launch.has_schedules ? 0 : thread_length(launch);
   prefetch_page_table(launch);
   if (warp == F::kWarps) shared.initialise_barriers(launch);
-  make_schedule(launch, *shared.schedule, length);
+  if (launch.has_schedules) {
+    load_schedule(launch, *shared.schedule);
+  } else {
+    make_schedule(launch, *shared.schedule, length);
+    if (launch.schedules != nullptr) store_schedule(launch, *shared.schedule);
+  }
   if (warp < F::kWarps) {
     take_tiles<F>(launch, shared, warp, main_recorder);
     main_recorder.end(launch.recorder);

@@ -70,6 +70,10 @@ struct AttentionLaunch {
   int pair_tiles = 0;        // that a pair counts as beside those it has
   float score_scale = 0.0f;  // of scores whose exponential is to the base 2
   bool output_is_f32 = false;
+  // [blocks][kAttentionScheduleBytes], or nothing: where blocks leave what they take, or have it
+  // from.
+  std::byte* schedules = nullptr;
+  bool has_schedules = false;
   RecorderLaunch recorder;  // read by recorded forms only
 };
 

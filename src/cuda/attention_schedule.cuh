@@ -91,7 +91,7 @@ struct Piece {
 inline constexpr int kWalkParts = 3;
 
 // In shared memory.
-struct Schedule {
+struct alignas(8) Schedule {
   int32_t begin[kAttentionMaxBatch + 1];      // a sequence's first place
   int32_t partial_begin[kAttentionMaxBatch];  // number of its first partial
   int32_t length[kAttentionMaxBatch];
@@ -308,6 +308,29 @@ __device__ inline void make_schedule(const AttentionLaunch& launch, Schedule& sc
   if (threadIdx.x < kWarpLanes) {
     add_up_lengths(launch, schedule);
     make_walk(launch, schedule);
+  }
+  __syncthreads();
+}
+
+// Schedules lie in units of 8 bytes.
+static_assert(sizeof(Schedule) % sizeof(uint2) == 0);
+inline constexpr int kScheduleUnits = sizeof(Schedule) / sizeof(uint2);
+
+__device__ __forceinline__ uint2* stored_schedule(const AttentionLaunch& launch) {
+  return reinterpret_cast<uint2*>(launch.schedules + blockIdx.x * kAttentionScheduleBytes);
+}
+// By the whole block, behind make_schedule().
+__device__ inline void store_schedule(const AttentionLaunch& launch, const Schedule& schedule) {
+  const uint2* source = reinterpret_cast<const uint2*>(&schedule);
+  for (int i = threadIdx.x; i < kScheduleUnits; i += blockDim.x) {
+    stored_schedule(launch)[i] = source[i];
+  }
+}
+// In its place: one way to L2 instead of all that. Ends with a barrier.
+__device__ inline void load_schedule(const AttentionLaunch& launch, Schedule& schedule) {
+  uint2* target = reinterpret_cast<uint2*>(&schedule);
+  for (int i = threadIdx.x; i < kScheduleUnits; i += blockDim.x) {
+    target[i] = __ldcg(stored_schedule(launch) + i);
   }
   __syncthreads();
 }

@@ -255,6 +255,25 @@ TEST_F(CudaAttentionOnDevice, GivesEverySequenceOfARaggedBatchTheBitsItHasAlone)
   }
 }
 
+// Goal: what one launch left serves another, which does not look at the lengths any more.
+TEST_F(CudaAttentionOnDevice, TakesTheScheduleOfAnEarlierLaunch) {
+  Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(ragged_options(4, 4));
+  ASSERT_TRUE(batch) << batch.error().message;
+  const Result<Bytes> expected = batch->run();
+  ASSERT_TRUE(expected) << expected.error().message;
+  const Result<DeviceBuffer> schedules =
+      DeviceBuffer::allocate(batch->attention().schedule_bytes(), "schedules");
+  ASSERT_TRUE(schedules) << schedules.error().message;
+  const Result<Bytes> first = batch->run_scheduled(*schedules, false);
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(*first, *expected);
+  ASSERT_TRUE(batch->forget_lengths());
+  const Result<Bytes> second = batch->run_scheduled(*schedules, true);
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_EQ(*second, *expected);
+  EXPECT_FALSE(batch->run_scheduled(DeviceBuffer(), true));
+}
+
 // Goal: a recorded launch computes the same, and every block of it leaves its phases, in order.
 TEST_F(CudaAttentionOnDevice, RecordsWhatItsBlocksDo) {
   for (const int head_dim : {64, 128, 256}) {

@@ -133,6 +133,8 @@ class CudaAttentionBatch {
             .workspace = device_workspace_.data(),
             .workspace_bytes = device_workspace_.bytes(),
             .output = device_output_.data(),
+            .schedules = schedules_,
+            .has_schedules = has_schedules_,
             .recorder = recorder_};
   }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(options_.shape.kv.head_dim)); }
@@ -176,6 +178,17 @@ class CudaAttentionBatch {
     recorder_ = {};
     return output;
   }
+  // Leaves schedules there, or has them from there.
+  Result<std::vector<std::byte>> run_scheduled(const DeviceBuffer& schedules, bool has_schedules) {
+    GAPLESS_TRY(forget_results());
+    schedules_ = schedules.data();
+    has_schedules_ = has_schedules;
+    Result<std::vector<std::byte>> output = run_again();
+    schedules_ = nullptr;
+    has_schedules_ = false;
+    return output;
+  }
+  Result<void> forget_lengths() { return device_lengths_.fill(0); }
   // The counters behind the partials.
   Result<std::vector<uint32_t>> counters() const {
     const int64_t count = partial_capacity();
@@ -357,6 +370,8 @@ class CudaAttentionBatch {
   CudaBatchOptions options_;
   CudaAttention attention_;
   RecorderLaunch recorder_;
+  void* schedules_ = nullptr;
+  bool has_schedules_ = false;
   int64_t stride_ = 0;
   int64_t page_count_ = 0;
   std::vector<uint16_t> pages_;

@@ -283,6 +283,8 @@ class CudaNodeList {
     args.workspace = model_.attention_workspace_.data();
     args.workspace_bytes = model_.attention_workspace_.bytes();
     args.output = model_.attended_.data();
+    args.schedules = model_.schedules_.data();
+    args.has_schedules = layer_ > 0;
     args.starts_early = starts_early() && !form_.is_prefill;
     CudaNode node = {.name = name_of(LayerKernel::kAttention),
                      .layer = layer_,

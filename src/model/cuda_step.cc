@@ -124,6 +124,7 @@ Result<void> CudaStepModel::make_buffers() {
         take(top_workspace_, top_workspace_bytes(static_cast<int>(kRows)), "logits' order"));
   }
   const int64_t workspace_bytes = cuda_attention_workspace_bytes(attention_->shape());
+  GAPLESS_TRY(take(schedules_, attention_->schedule_bytes(), "schedules of the attention"));
   return take(attention_workspace_, workspace_bytes, "partial results of the attention");
 }
 

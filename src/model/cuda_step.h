@@ -154,6 +154,7 @@ class CudaStepModel {
   DeviceBuffer top_;        // Candidate [rows]
   DeviceBuffer top_workspace_;
   DeviceBuffer attention_workspace_;
+  DeviceBuffer schedules_;  // of the attention: the same in all layers of a step
 };
 
 }  // namespace gapless
