@@ -19,7 +19,7 @@
 #include "model/cuda_weights.h"
 #include "model/decoder_test_support.h"
 #include "report/step_report.h"
-#include "tests/golden_test_support.h"
+#include "tests/golden_decode_support.h"
 
 namespace gapless {
 namespace {
@@ -110,30 +110,8 @@ std::vector<CudaCase> all_fusions(DType dtype) {
   return cases;
 }
 
-double rms_difference(std::span<const float> a, std::span<const float> b) {
-  GAPLESS_CHECK(a.size() == b.size());
-  double sum = 0.0;
-  for (size_t i = 0; i < a.size(); ++i) sum += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
-  return std::sqrt(sum / static_cast<double>(a.size()));
-}
-
 double rms(std::span<const float> a) {
   return rms_difference(a, std::vector<float>(a.size(), 0.0f));
-}
-
-std::vector<int32_t> continue_greedily(Decoder& decoder, const GoldenPrompt& golden) {
-  const int sequence = must(decoder.add_sequence());
-  std::vector<StepRow> rows;
-  for (const int32_t token : golden.prompt) rows.push_back({.sequence = sequence, .token = token});
-  std::vector<int32_t> tokens;
-  while (tokens.size() < golden.greedy.size()) {
-    const int last = static_cast<int>(rows.size()) - 1;
-    const StepResult result = must(decoder.step({.rows = rows, .head_rows = {&last, 1}}));
-    tokens.push_back(result.top[0].token);
-    rows = {{.sequence = sequence, .token = tokens.back()}};
-  }
-  decoder.release(sequence);
-  return tokens;
 }
 
 // ---- Against transformers.

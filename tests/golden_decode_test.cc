@@ -17,7 +17,7 @@
 #include "kernels/kv_cache.h"
 #include "model/decoder_test_support.h"
 #include "model/layer_reference.h"
-#include "tests/golden_test_support.h"
+#include "tests/golden_decode_support.h"
 
 namespace gapless {
 namespace {
@@ -85,35 +85,12 @@ int32_t greedy_token(std::span<const float> logits) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// Greedy tokens behind a prompt, as many as transformers generated: the prompt in one step, then
-// a step a token, through the candidates.
-std::vector<int32_t> continue_greedily(CpuDecoder& decoder, const GoldenPrompt& golden) {
-  const int sequence = must(decoder.add_sequence());
-  std::vector<StepRow> rows;
-  for (const int32_t token : golden.prompt) rows.push_back({.sequence = sequence, .token = token});
-  std::vector<int32_t> tokens;
-  while (tokens.size() < golden.greedy.size()) {
-    const int last = static_cast<int>(rows.size()) - 1;
-    const StepResult result = must(decoder.step({.rows = rows, .head_rows = {&last, 1}}));
-    tokens.push_back(result.top[0].token);
-    rows = {{.sequence = sequence, .token = tokens.back()}};
-  }
-  decoder.release(sequence);
-  return tokens;
-}
-
 std::vector<double> to_doubles(std::span<const float> values) {
   return {values.begin(), values.end()};
 }
 
 double largest_difference(std::span<const float> a, std::span<const float> b) {
   return compare_closely(a, to_doubles(b), 0.0).largest_difference;
-}
-
-double rms_difference(std::span<const float> a, std::span<const float> b) {
-  double sum = 0.0;
-  for (size_t i = 0; i < a.size(); ++i) sum += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
-  return std::sqrt(sum / static_cast<double>(a.size()));
 }
 
 // ---- f32: the same numbers.

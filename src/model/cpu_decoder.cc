@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -33,33 +32,20 @@ AttentionProblem attention_problem(const ModelConfig& config, const CpuDecoderOp
 
 int pages_of(int length, int page_tokens) { return (length + page_tokens - 1) / page_tokens; }
 
-int64_t page_count_of(const CpuDecoderOptions& options) {
-  if (options.page_count > 0) return options.page_count;
-  return int64_t{options.max_sequences} * pages_of(options.max_length, options.page_tokens);
+CacheRequest cache_request(const CpuDecoderOptions& options) {
+  return {.max_sequences = options.max_sequences,
+          .max_length = options.max_length,
+          .page_tokens = options.page_tokens,
+          .page_count = options.page_count};
 }
+
+int64_t page_count_of(const CpuDecoderOptions& options) { return cache_request(options).pages(); }
 
 Result<void> check_options(const ModelWeights& weights, const CpuDecoderOptions& options) {
   const ModelConfig& config = weights.config;
   GAPLESS_TRY(check_kv_shape(kv_shape(config, options)));
-  if (options.fusions.dual_gate_up != weights.dual_gate_up)
-    return fail(ErrorCode::kInvalidInput,
-                "the weights were packed for gate and up {}, the decoder wants them {}",
-                weights.dual_gate_up ? "in one" : "apart",
-                weights.dual_gate_up ? "apart" : "in one");
-  if (options.max_length < 1 || options.max_length > config.max_positions)
-    return fail(ErrorCode::kInvalidInput,
-                "a context of {} tokens; model '{}' has positions for 1 to {}", options.max_length,
-                config.name, config.max_positions);
-  if (options.max_sequences < 1)
-    return fail(ErrorCode::kInvalidInput, "a cache for {} sequences; must be at least 1",
-                options.max_sequences);
-  if (options.page_count < 0)
-    return fail(ErrorCode::kInvalidInput, "a cache of {} pages; must be at least 1, or 0 for all",
-                options.page_count);
-  if (page_count_of(options) > std::numeric_limits<int>::max())
-    return fail(ErrorCode::kInvalidInput, "a cache of {} pages of {} tokens; at most {}",
-                page_count_of(options), options.page_tokens, std::numeric_limits<int>::max());
-  return {};
+  GAPLESS_TRY(check_packing(weights.dual_gate_up, options.fusions.dual_gate_up));
+  return check_cache(cache_request(options), config);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -26,10 +25,14 @@ KvShape kv_shape_of(const ModelConfig& config, const CudaDecoderOptions& options
           .page_tokens = options.page_tokens};
 }
 
-int64_t page_count_of(const CudaDecoderOptions& options) {
-  if (options.page_count > 0) return options.page_count;
-  return int64_t{options.max_sequences} * pages_of(options.max_length, options.page_tokens);
+CacheRequest cache_request(const CudaDecoderOptions& options) {
+  return {.max_sequences = options.max_sequences,
+          .max_length = options.max_length,
+          .page_tokens = options.page_tokens,
+          .page_count = options.page_count};
 }
+
+int64_t page_count_of(const CudaDecoderOptions& options) { return cache_request(options).pages(); }
 
 Result<void> check_options(const CudaModelWeights& weights, const CudaDecoderOptions& options) {
   const ModelConfig& config = weights.config;
@@ -37,23 +40,8 @@ Result<void> check_options(const CudaModelWeights& weights, const CudaDecoderOpt
   if (options.kv_dtype != DType::kBf16 && options.kv_dtype != DType::kF16)
     return fail(ErrorCode::kInvalidInput, "keys and values in {}; on a GPU they are bf16 or f16",
                 dtype_name(options.kv_dtype));
-  if (options.fusions.dual_gate_up != weights.dual_gate_up)
-    return fail(ErrorCode::kInvalidInput,
-                "the weights were packed for gate and up {}, the decoder wants them {}",
-                weights.dual_gate_up ? "in one" : "apart",
-                weights.dual_gate_up ? "apart" : "in one");
-  if (options.max_length < 1 || options.max_length > config.max_positions)
-    return fail(ErrorCode::kInvalidInput,
-                "a context of {} tokens; model '{}' has positions for 1 to {}", options.max_length,
-                config.name, config.max_positions);
-  if (options.max_sequences < 1)
-    return fail(ErrorCode::kInvalidInput, "a cache for {} sequences; must be at least 1",
-                options.max_sequences);
-  if (options.page_count < 0 || page_count_of(options) > std::numeric_limits<int>::max())
-    return fail(ErrorCode::kInvalidInput, "a cache of {} pages of {} tokens; must be 1 to {}",
-                options.page_count < 0 ? options.page_count : page_count_of(options),
-                options.page_tokens, std::numeric_limits<int>::max());
-  return {};
+  GAPLESS_TRY(check_packing(weights.dual_gate_up, options.fusions.dual_gate_up));
+  return check_cache(cache_request(options), config);
 }
 
 // Several rows of one sequence.

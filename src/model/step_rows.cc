@@ -2,6 +2,7 @@
 
 #include "model/step_rows.h"
 
+#include <limits>
 #include <utility>
 
 #include "kernels/packed_rows.h"
@@ -30,6 +31,35 @@ Result<void> check_step(const StepRequest& request, const ModelConfig& config, b
     return fail(ErrorCode::kInvalidInput, "the {} largest logits of a row; must be 1 to {}",
                 request.top_k, kMaxTopK);
   return {};
+}
+
+int64_t CacheRequest::pages() const {
+  if (page_count > 0) return page_count;
+  return int64_t{max_sequences} * ((int64_t{max_length} + page_tokens - 1) / page_tokens);
+}
+
+Result<void> check_cache(const CacheRequest& request, const ModelConfig& config) {
+  if (request.max_length < 1 || request.max_length > config.max_positions)
+    return fail(ErrorCode::kInvalidInput,
+                "a context of {} tokens; model '{}' has positions for 1 to {}", request.max_length,
+                config.name, config.max_positions);
+  if (request.max_sequences < 1)
+    return fail(ErrorCode::kInvalidInput, "a cache for {} sequences; must be at least 1",
+                request.max_sequences);
+  if (request.page_count < 0)
+    return fail(ErrorCode::kInvalidInput, "a cache of {} pages; must be at least 1, or 0 for all",
+                request.page_count);
+  if (request.pages() > std::numeric_limits<int>::max())
+    return fail(ErrorCode::kInvalidInput, "a cache of {} pages of {} tokens; at most {}",
+                request.pages(), request.page_tokens, std::numeric_limits<int>::max());
+  return {};
+}
+
+Result<void> check_packing(bool weights_are_dual, bool wants_dual) {
+  if (weights_are_dual == wants_dual) return {};
+  return fail(ErrorCode::kInvalidInput,
+              "the weights were packed for gate and up {}, the decoder wants them {}",
+              weights_are_dual ? "in one" : "apart", wants_dual ? "in one" : "apart");
 }
 
 Result<void> check_row_count(size_t rows) {

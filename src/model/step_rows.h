@@ -21,6 +21,19 @@ inline constexpr int kMaxTopK = 1024;
 // Tokens in the vocabulary, head rows that rise, a top_k that can be had.
 Result<void> check_step(const StepRequest& request, const ModelConfig& config, bool has_head);
 
+// A cache that a decoder is asked for, and pages for it: page_count of them, or with 0 as many as
+// max_sequences of max_length need. Error where they make no sense for the model.
+struct CacheRequest {
+  int max_sequences = 1;
+  int max_length = 0;
+  int page_tokens = 0;
+  int page_count = 0;
+  int64_t pages() const;
+};
+Result<void> check_cache(const CacheRequest& request, const ModelConfig& config);
+// Gate and up must be packed as the decoder multiplies them.
+Result<void> check_packing(bool weights_are_dual, bool wants_dual);
+
 // 1 .. kMaxMatmulRows.
 Result<void> check_row_count(size_t rows);
 
