@@ -6,8 +6,8 @@
 #include <functional>
 #include <utility>
 
+#include "analysis/recorded_overheads.h"
 #include "analysis/run_on_threads.h"
-#include "analysis/virtual_graph.h"
 
 namespace gapless {
 namespace {

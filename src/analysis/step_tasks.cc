@@ -378,24 +378,6 @@ void StepTasksMaker::connect() {
   list_consumers();
 }
 
-std::string_view core_class_name(CoreClass core_class) {
-  switch (core_class) {
-    case CoreClass::kAny:
-      return "any";
-    case CoreClass::kCube:
-      return "cube";
-    case CoreClass::kVector:
-      return "vector";
-  }
-  return "unknown";
-}
-
-CoreClass core_class_of(LaneKind kind) {
-  if (kind == LaneKind::kCubeCore) return CoreClass::kCube;
-  if (kind == LaneKind::kVectorCore) return CoreClass::kVector;
-  return CoreClass::kAny;
-}
-
 Result<StepTasks> StepTasks::create(const Trace& trace, TimeRange window,
                                     std::span<const uint32_t> lanes) {
   GAPLESS_CHECK(trace.tasks.size() < kNoIndex);

@@ -19,15 +19,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "trace/core_class.h"
 #include "trace/trace.h"
 
 namespace gapless {
-
-// What a lane can run. Tasks of one kind could have run on any core of that kind.
-enum class CoreClass : uint8_t { kAny = 0, kCube = 1, kVector = 2 };
-inline constexpr int kCoreClassCount = 3;
-std::string_view core_class_name(CoreClass core_class);
-CoreClass core_class_of(LaneKind kind);
 
 class StepTasks {
  public:

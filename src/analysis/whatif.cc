@@ -9,8 +9,8 @@
 
 #include <fmt/core.h>
 
+#include "analysis/recorded_overheads.h"
 #include "analysis/run_on_threads.h"
-#include "analysis/virtual_graph.h"
 
 namespace gapless {
 namespace {

@@ -9,7 +9,6 @@
 
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,31 +16,9 @@
 #include "analysis/critical_path.h"
 #include "analysis/step_tasks.h"
 #include "base/result.h"
+#include "sim/virtual_graph.h"
 
 namespace gapless {
-
-// What counts as which overhead, and what is waiting and not overhead, is in virtual_graph.h.
-struct WhatIf {
-  bool zero_completion = false;
-  bool zero_scheduler = false;
-  bool zero_handoff = false;
-  bool zero_submit = false;     // all tasks are submitted when the window begins
-  bool zero_placement = false;  // no free core leaves a ready task of its class to another
-  // Cores of each class; 0: as recorded.
-  std::array<uint32_t, kCoreClassCount> core_counts = {};
-  std::vector<double> kernel_scale = {};  // by name of the trace; empty or missing: 1
-  // Groups of kernels (names of the trace) that become one task: a task is joined to the producer
-  // that it follows (of several the one that ended last) where the producer's kernel is before its
-  // own in the group. The joined task runs on the kind of core of its first part and has the
-  // overheads of one task.
-  std::vector<std::vector<uint32_t>> fused = {};
-};
-
-struct WhatIfResult {
-  int64_t makespan_ns = 0;  // from the window's begin; with the time from the last task to its end
-  int64_t busy_ns = 0;
-  uint32_t task_count = 0;  // fewer than recorded after a fusion
-};
 
 // Error when the tasks have no edges and no order can be known, a scale or a class of cores makes
 // no sense, or a fusion makes a circle.
@@ -70,9 +47,8 @@ struct StandardChanges {
 // small steps); what it finds does not depend on their number.
 Result<StandardChanges> standard_changes(const StepTasks& tasks, const Trace& trace,
                                          uint32_t kernel_count = 5);
-// The same with the graph that make_virtual_graph (virtual_graph.h) made of the tasks, all rows or
-// those without overheads alone.
-struct VirtualGraph;
+// The same with the graph that make_virtual_graph (recorded_overheads.h) made of the tasks, all
+// rows or those without overheads alone.
 struct StandardRows {
   uint32_t kernel_count = 5;
   bool has_more_cores = true;

@@ -17,13 +17,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
+#include "sim/event_heap.h"
+
 namespace gapless {
 
-inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 // Bytes of a flow: counts are billionths of a byte, modulo 2^64, and must not lap each other.
 inline constexpr int64_t kMaxFlowBytes = int64_t{1} << 32;
 

@@ -127,9 +127,7 @@ bool Machine::step() {
   if (actor == Actor::kMemory) {
     flow_ended(memory_.take_next(), time_ns);
   } else if (actor == Actor::kCore) {
-    const uint32_t core = core_events_.top().core;
-    core_events_.pop();
-    core_event(core);
+    core_event(core_events_.pop().core);
   } else if (actor == Actor::kOrchestrator) {
     submit();
   } else {

@@ -14,12 +14,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <queue>
 #include <vector>
 
 #include "base/result.h"
 #include "sim/core_set.h"
 #include "sim/device_profile.h"
+#include "sim/event_heap.h"
 #include "sim/fluid.h"
 #include "sim/machine.h"
 #include "sim/sim_graph.h"
@@ -99,8 +99,8 @@ class Machine {
   struct CoreEvent {
     int64_t time_ns;
     uint32_t core;
-    bool operator>(const CoreEvent& other) const {
-      return time_ns != other.time_ns ? time_ns > other.time_ns : core > other.core;
+    bool operator<(const CoreEvent& other) const {
+      return time_ns != other.time_ns ? time_ns < other.time_ns : core < other.core;
     }
   };
 
@@ -184,7 +184,7 @@ class Machine {
   std::vector<Core> cores_;
   std::vector<Thread> threads_;
   std::vector<uint8_t> parts_left_;  // by the first record of a mixed block: working parts
-  std::priority_queue<CoreEvent, std::vector<CoreEvent>, std::greater<>> core_events_;
+  EventHeap<CoreEvent> core_events_;
   std::array<std::deque<uint32_t>, kSimShapeCount> ready_;
   std::array<std::deque<uint32_t>, kSimShapeCount> early_;
   std::deque<uint32_t> gangs_;

@@ -18,8 +18,8 @@
 #include <tuple>
 #include <utility>
 
+#include "analysis/recorded_overheads.h"
 #include "analysis/time_sort.h"
-#include "analysis/virtual_graph.h"
 
 namespace gapless {
 namespace {

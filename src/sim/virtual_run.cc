@@ -9,56 +9,13 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
-#include "analysis/virtual_graph.h"
 #include "base/check.h"
+#include "sim/event_heap.h"
+#include "sim/virtual_graph.h"
 
 namespace gapless {
 namespace {
-
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-
-// The lowest first; of equal ones any.
-template <typename Entry>
-class MinHeap {
- public:
-  bool empty() const { return entries_.empty(); }
-  const Entry& top() const { return entries_.front(); }
-  void push(const Entry& entry) {
-    const size_t hole = entries_.size();
-    entries_.push_back(entry);
-    rise(hole, entry);
-  }
-  // The hole goes down to a leaf first: the last entry nearly always belongs there.
-  Entry pop() {
-    const Entry lowest = entries_.front();
-    const Entry last = entries_.back();
-    entries_.pop_back();
-    const size_t count = entries_.size();
-    if (count == 0) return lowest;
-    size_t hole = 0;
-    for (size_t child = 1; child < count; child = 2 * hole + 1) {
-      const size_t right = child + static_cast<size_t>(child + 1 < count);
-      child = entries_[right] < entries_[child] ? right : child;
-      entries_[hole] = entries_[child];
-      hole = child;
-    }
-    rise(hole, last);
-    return lowest;
-  }
-
- private:
-  void rise(size_t hole, const Entry& entry) {
-    while (hole > 0 && entry < entries_[(hole - 1) / 2]) {
-      entries_[hole] = entries_[(hole - 1) / 2];
-      hole = (hole - 1) / 2;
-    }
-    entries_[hole] = entry;
-  }
-
-  std::vector<Entry> entries_;
-};
 
 struct AwayCore {
   int64_t until_ns;  // ready tasks have waited for cores for so long in all
@@ -123,7 +80,7 @@ class ReadyQueue {
   }
 
   bool is_heap_;
-  MinHeap<ReadyTask> heap_;
+  EventHeap<ReadyTask> heap_;
   std::vector<ReadyTask> tasks_;
   size_t head_ = 0;
   bool is_unsettled_ = false;
@@ -142,7 +99,7 @@ struct Pool {
   std::vector<uint32_t> unseen;  // cores whose task has ended, the earliest first: for staged tasks
   ReadyQueue ready;
   ReadyQueue staged;
-  MinHeap<AwayCore> away;
+  EventHeap<AwayCore> away;
   int64_t waited_ns = 0;
 
   bool has_ready() const { return !ready.empty() || !staged.empty(); }
@@ -207,7 +164,7 @@ class VirtualRun {
     return first_pools_[kind] + (is_bound_[kind] ? graph_.bound_cores[task] : 0);
   }
 
-  bool is_due(const MinHeap<TaskEvent>& events) const {
+  bool is_due(const EventHeap<TaskEvent>& events) const {
     return !events.empty() && events.top().time_ns == now_ns_;
   }
 
@@ -360,11 +317,11 @@ class VirtualRun {
   std::vector<Pool> pools_;  // one of each class, or of each core of a class whose tasks are bound
   std::array<uint32_t, kCoreClassCount> first_pools_ = {};
   std::array<bool, kCoreClassCount> is_bound_ = {};
-  std::vector<uint32_t> touched_;  // pools, since tasks were last given to cores
-  std::vector<uint32_t> waits_;    // by task: producers whose end has not been seen
-  MinHeap<TaskEvent> end_events_;  // only where there are staged tasks
-  MinHeap<TaskEvent> seen_events_;
-  MinHeap<TaskEvent> ready_events_;
+  std::vector<uint32_t> touched_;    // pools, since tasks were last given to cores
+  std::vector<uint32_t> waits_;      // by task: producers whose end has not been seen
+  EventHeap<TaskEvent> end_events_;  // only where there are staged tasks
+  EventHeap<TaskEvent> seen_events_;
+  EventHeap<TaskEvent> ready_events_;
   int64_t scheduler_due_ns_ = kNever;  // one is free then, and has something to do
   int64_t now_ns_ = 0;
   int64_t last_ns_ = 0;

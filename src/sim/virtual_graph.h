@@ -18,7 +18,10 @@
 // each other, as many schedulers as that shows dispatch one task after another. Ready tasks are
 // taken first come, first served where the recorded ones were, else in the recorded order; where
 // that holds for each core alone, tasks are *bound*: each runs on the core that ran it.
-// Costs two passes over the edges and a few sorts by time: about 4 ms for 38.5 k tasks.
+// The recorded overheads themselves are found by analysis/recorded_overheads.h.
+//
+// machine.h is the other way to run a graph in virtual time: there a device's protocol decides what
+// waits for what, here each task brings its own overheads. Without any they agree.
 
 #pragma once
 
@@ -27,9 +30,8 @@
 #include <span>
 #include <vector>
 
-#include "analysis/step_tasks.h"
-#include "analysis/whatif.h"
-#include "base/result.h"
+#include "trace/core_class.h"
+#include "trace/trace.h"
 
 namespace gapless {
 
@@ -81,25 +83,28 @@ struct VirtualGraph {
   }
 };
 
-// What tasks and cores waited for in the recording.
-struct RecordedWaits {
-  std::vector<int64_t> ready_ns;  // by task
-  // Of the time that ready tasks waited for busy cores: another core of the class had nothing to
-  // do.
-  double idle_share = 0.0;
+// One thing changed, or several. What counts as which overhead is above.
+struct WhatIf {
+  bool zero_completion = false;
+  bool zero_scheduler = false;
+  bool zero_handoff = false;
+  bool zero_submit = false;     // all tasks are submitted when the window begins
+  bool zero_placement = false;  // no free core leaves a ready task of its class to another
+  // Cores of each class; 0: as recorded.
+  std::array<uint32_t, kCoreClassCount> core_counts = {};
+  std::vector<double> kernel_scale = {};  // by name of the trace; empty or missing: 1
+  // Groups of kernels (names of the trace) that become one task: a task is joined to the producer
+  // that it follows (of several the one that ended last) where the producer's kernel is before its
+  // own in the group. The joined task runs on the kind of core of its first part and has the
+  // overheads of one task.
+  std::vector<std::vector<uint32_t>> fused = {};
 };
 
-// Finds out whether few schedulers dispatch for all cores, takes the queue before them out of the
-// tasks' scheduler_ns, and sets the order, the turns and the bound cores. Implemented in
-// virtual_schedulers.cc.
-void set_schedulers(const StepTasks& tasks, const RecordedWaits& recorded, VirtualGraph& graph);
-
-// Error when the order of the tasks cannot be known.
-Result<VirtualGraph> make_virtual_graph(const StepTasks& tasks);
-
-// Joins tasks as WhatIf::fused says. Error when two joined tasks have another between them.
-Result<VirtualGraph> fuse_tasks(const StepTasks& tasks, const VirtualGraph& graph,
-                                const WhatIf& change);
+struct WhatIfResult {
+  int64_t makespan_ns = 0;  // from the window's begin; with the time from the last task to its end
+  int64_t busy_ns = 0;
+  uint32_t task_count = 0;  // fewer than recorded after a fusion
+};
 
 // With the change's kernel_scale.
 inline int64_t scaled_run_ns(const VirtualTask& task, const WhatIf& change) {

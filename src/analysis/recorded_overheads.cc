@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "analysis/virtual_graph.h"
+#include "analysis/recorded_overheads.h"
 
 #include <algorithm>
 #include <numeric>
