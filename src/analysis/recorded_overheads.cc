@@ -295,6 +295,13 @@ std::vector<uint32_t> find_heads(const StepTasks& tasks, const WhatIf& change) {
   return heads;
 }
 
+int64_t scaled_bytes(const VirtualGraph& graph, size_t task, const WhatIf& change) {
+  const uint32_t kernel = graph.tasks[task].kernel;
+  if (kernel >= change.kernel_scale.size()) return graph.bytes[task];
+  const double scaled = static_cast<double>(graph.bytes[task]) * change.kernel_scale[kernel];
+  return static_cast<int64_t>(scaled + 0.5);
+}
+
 // The joined tasks: costs of the first, run time of all, completion of the last.
 VirtualGraph join_tasks(const VirtualGraph& graph, std::span<const uint32_t> heads,
                         std::span<const uint32_t> numbers, const WhatIf& change) {
@@ -305,7 +312,9 @@ VirtualGraph join_tasks(const VirtualGraph& graph, std::span<const uint32_t> hea
   joined.scheduler_count = graph.scheduler_count;
   joined.rest_ns = graph.rest_ns;
   joined.ends_unseen = graph.ends_unseen;
+  joined.memory_bytes_per_s = graph.memory_bytes_per_s;
   const bool has_away = !graph.away_ns.empty();
+  const bool has_memory = !graph.bytes.empty();
   for (size_t task = 0; task < graph.tasks.size(); ++task) {
     VirtualTask part = graph.tasks[task];
     part.run_ns = scaled_run_ns(part, change);
@@ -314,12 +323,14 @@ VirtualGraph join_tasks(const VirtualGraph& graph, std::span<const uint32_t> hea
     if (heads[task] == task) {
       joined.tasks.push_back(part);
       if (has_away) joined.away_ns.push_back(graph.away_ns[task]);
+      if (has_memory) joined.bytes.push_back(scaled_bytes(graph, task, change));
       if (!graph.bound_cores.empty()) joined.bound_cores.push_back(graph.bound_cores[task]);
       joined.has_staged = joined.has_staged || part.is_staged;
       continue;
     }
     VirtualTask& whole = joined.tasks[numbers[heads[task]]];
     whole.run_ns += part.run_ns;
+    if (has_memory) joined.bytes[numbers[heads[task]]] += scaled_bytes(graph, task, change);
     if (has_away) joined.away_ns[numbers[heads[task]]] += graph.away_ns[task];
     whole.completion_ns = part.completion_ns;
     whole.arrival_ns = std::max(whole.arrival_ns, part.has_submit ? part.arrival_ns : 0);

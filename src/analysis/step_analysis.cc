@@ -6,6 +6,7 @@
 #include <functional>
 #include <utility>
 
+#include "analysis/recorded_memory.h"
 #include "analysis/recorded_overheads.h"
 #include "analysis/run_on_threads.h"
 
@@ -52,7 +53,9 @@ Result<StepAnalysis> analyse_step(const Trace& trace, const StepTasks& tasks,
                                           .steps = options.steps});
       },
       [&] {
-        if (tasks.edge_count() > 0) graph = make_virtual_graph(tasks);
+        if (tasks.edge_count() == 0) return;
+        graph = make_virtual_graph(tasks);
+        if (*graph) set_memory(tasks, trace, options.limits, **graph);
       },
       [&] {
         kernels = kernel_times(trace, {.window = tasks.window(), .lanes = lanes_of(tasks)});

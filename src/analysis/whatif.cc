@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include "analysis/recorded_memory.h"
 #include "analysis/recorded_overheads.h"
 #include "analysis/run_on_threads.h"
 
@@ -38,14 +39,6 @@ Result<void> check_change(const VirtualGraph& graph, const WhatIf& change) {
                 kernel, scale, kMaxScale);
   }
   return {};
-}
-
-Result<WhatIfResult> replay_graph(const StepTasks& tasks, const VirtualGraph& graph,
-                                  const WhatIf& change) {
-  GAPLESS_TRY(check_change(graph, change));
-  if (change.fused.empty()) return run_graph(graph, change);
-  const VirtualGraph joined = GAPLESS_TRY(fuse_tasks(tasks, graph, change));
-  return run_graph(joined, change);
 }
 
 // Replays of smaller steps take less time than a thread to start.
@@ -141,6 +134,14 @@ int64_t work_bound_ns(const StepTasks& tasks) {
 
 }  // namespace
 
+Result<WhatIfResult> replay_graph(const StepTasks& tasks, const VirtualGraph& graph,
+                                  const WhatIf& change) {
+  GAPLESS_TRY(check_change(graph, change));
+  if (change.fused.empty()) return run_graph(graph, change);
+  const VirtualGraph joined = GAPLESS_TRY(fuse_tasks(tasks, graph, change));
+  return run_graph(joined, change);
+}
+
 Result<WhatIfResult> replay_tasks(const StepTasks& tasks, const WhatIf& change) {
   const VirtualGraph graph = GAPLESS_TRY(make_virtual_graph(tasks));
   return replay_graph(tasks, graph, change);
@@ -148,7 +149,8 @@ Result<WhatIfResult> replay_tasks(const StepTasks& tasks, const WhatIf& change) 
 
 Result<StandardChanges> standard_changes(const StepTasks& tasks, const Trace& trace,
                                          uint32_t kernel_count) {
-  const VirtualGraph graph = GAPLESS_TRY(make_virtual_graph(tasks));
+  VirtualGraph graph = GAPLESS_TRY(make_virtual_graph(tasks));
+  set_memory(tasks, trace, recorded_limits(trace), graph);
   return standard_changes(tasks, trace, graph, {.kernel_count = kernel_count});
 }
 
@@ -164,6 +166,7 @@ Result<StandardChanges> standard_changes(const StepTasks& tasks, const Trace& tr
   }
   const std::vector<WhatIfResult> results = run_changes(graph, changes);
   table.recorded_ns = tasks.window_ns();
+  table.memory_bytes_per_s = graph.memory_bytes_per_s;
   table.replayed_ns = results[0].makespan_ns;
   table.zero_overhead_ns = results[1 + kNoOverheadRow].makespan_ns;
   table.error = static_cast<double>(table.replayed_ns - table.recorded_ns) /

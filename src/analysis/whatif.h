@@ -23,6 +23,10 @@ namespace gapless {
 // Error when the tasks have no edges and no order can be known, a scale or a class of cores makes
 // no sense, or a fusion makes a circle.
 Result<WhatIfResult> replay_tasks(const StepTasks& tasks, const WhatIf& change);
+// The same with the graph that make_virtual_graph (recorded_overheads.h) made of the tasks, and
+// with the memory that set_memory (recorded_memory.h) may have given it.
+Result<WhatIfResult> replay_graph(const StepTasks& tasks, const VirtualGraph& graph,
+                                  const WhatIf& change);
 
 // One row of the standard table.
 struct StandardChange {
@@ -38,6 +42,7 @@ struct StandardChanges {
   // (replayed - recorded) / recorded: what the replay gets wrong before anything is changed.
   double error = 0.0;
   int64_t zero_overhead_ns = 0;         // the makespan without completion, scheduler and hand-off
+  int64_t memory_bytes_per_s = 0;       // that all tasks together can get; 0: not known
   std::vector<StandardChange> changes;  // the largest gain first
 };
 

@@ -14,6 +14,8 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "analysis/recorded_memory.h"
+#include "analysis/recorded_overheads.h"
 #include "analysis/whatif.h"
 #include "base/quantity.h"
 #include "cli/command.h"
@@ -130,9 +132,13 @@ Result<WhatIf> change_of(const WhatIfArguments& arguments, const Trace& trace,
 }
 
 std::string changes_text(const StandardChanges& changes) {
-  std::string text = fmt::format("unchanged       {} replayed, {} recorded: {:+.2f} %\n\n",
+  std::string text = fmt::format("unchanged       {} replayed, {} recorded: {:+.2f} %\n",
                                  format_duration(changes.replayed_ns),
                                  format_duration(changes.recorded_ns), changes.error * 100.0);
+  if (changes.memory_bytes_per_s > 0)
+    text += fmt::format("memory          {:.1f} GB/s for all tasks together, with more cores too\n",
+                        static_cast<double>(changes.memory_bytes_per_s) * 1e-9);
+  text += '\n';
   std::vector<TableRow> rows = {{"WHAT IF", "STEP", "GAIN"}};
   for (const StandardChange& line : changes.changes)
     rows.push_back(
@@ -144,6 +150,8 @@ std::string changes_json(const StandardChanges& changes) {
   Json json = {{"recorded_ns", changes.recorded_ns},
                {"replayed_ns", changes.replayed_ns},
                {"replay_error", changes.error},
+               {"memory_bytes_per_s",
+                changes.memory_bytes_per_s > 0 ? Json(changes.memory_bytes_per_s) : Json(nullptr)},
                {"changes", Json::array()}};
   for (const StandardChange& line : changes.changes)
     json["changes"].push_back(
@@ -155,14 +163,17 @@ std::string changes_json(const StandardChanges& changes) {
 Result<StandardChanges> one_change(const WhatIfArguments& arguments, const Trace& trace,
                                    const StepTasks& tasks) {
   const WhatIf change = GAPLESS_TRY(change_of(arguments, trace, tasks));
-  const WhatIfResult unchanged = GAPLESS_TRY(replay_tasks(tasks, {}));
-  const WhatIfResult changed = GAPLESS_TRY(replay_tasks(tasks, change));
+  VirtualGraph graph = GAPLESS_TRY(make_virtual_graph(tasks));
+  set_memory(tasks, trace, recorded_limits(trace), graph);
+  const WhatIfResult unchanged = GAPLESS_TRY(replay_graph(tasks, graph, {}));
+  const WhatIfResult changed = GAPLESS_TRY(replay_graph(tasks, graph, change));
   if (!change.fused.empty() && changed.task_count == tasks.task_count())
     return fail(ErrorCode::kInvalidInput,
                 "--fuse joins nothing: no task of these kernels waits for one of a kernel that is "
                 "named before its own");
   StandardChanges changes;
   changes.recorded_ns = tasks.window_ns();
+  changes.memory_bytes_per_s = graph.memory_bytes_per_s;
   changes.replayed_ns = unchanged.makespan_ns;
   const double recorded = static_cast<double>(changes.recorded_ns);
   const double replayed = static_cast<double>(changes.replayed_ns);

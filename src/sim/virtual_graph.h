@@ -18,7 +18,11 @@
 // each other, as many schedulers as that shows dispatch one task after another. Ready tasks are
 // taken first come, first served where the recorded ones were, else in the recorded order; where
 // that holds for each core alone, tasks are *bound*: each runs on the core that ran it.
-// The recorded overheads themselves are found by analysis/recorded_overheads.h.
+// Recorded run times are those of tasks that shared the memory with as many others as there were
+// cores. With more cores they share it with more: where it is known what tasks read and write and
+// what the memory can give, they run longer when all at once would want more (memory_clock.h).
+//
+// What was recorded is turned into this by analysis/recorded_overheads.h.
 //
 // machine.h is the other way to run a graph in virtual time: there a device's protocol decides what
 // waits for what, here each task brings its own overheads. Without any they agree.
@@ -71,6 +75,9 @@ struct VirtualGraph {
   std::vector<uint32_t> bound_cores;
   TakeOrder order = TakeOrder::kFirstReady;
   uint32_t scheduler_count = 0;  // 0: each core has its own
+  // Bytes by task, and what all tasks together can get in a second; empty and 0: not known.
+  std::vector<int64_t> bytes;
+  int64_t memory_bytes_per_s = 0;
   // From the last end that was seen to the window's end; `ends_unseen`: from the last end, because
   // the window ends before that is seen.
   int64_t rest_ns = 0;
@@ -90,9 +97,10 @@ struct WhatIf {
   bool zero_handoff = false;
   bool zero_submit = false;     // all tasks are submitted when the window begins
   bool zero_placement = false;  // no free core leaves a ready task of its class to another
-  // Cores of each class; 0: as recorded.
+  // Cores of each class; 0: as recorded. More than recorded share the same memory.
   std::array<uint32_t, kCoreClassCount> core_counts = {};
-  std::vector<double> kernel_scale = {};  // by name of the trace; empty or missing: 1
+  // Run time, and with it the bytes, by name of the trace; empty or missing: 1.
+  std::vector<double> kernel_scale = {};
   // Groups of kernels (names of the trace) that become one task: a task is joined to the producer
   // that it follows (of several the one that ended last) where the producer's kernel is before its
   // own in the group. The joined task runs on the kind of core of its first part and has the

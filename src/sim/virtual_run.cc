@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "sim/event_heap.h"
+#include "sim/memory_clock.h"
 #include "sim/virtual_graph.h"
 
 namespace gapless {
@@ -106,13 +107,22 @@ struct Pool {
   bool is_short_of_cores() const { return free.empty() && has_ready(); }
 };
 
+bool has_more_cores(const VirtualGraph& graph, const WhatIf& change) {
+  for (size_t kind = 0; kind < kCoreClassCount; ++kind) {
+    if (change.core_counts[kind] > graph.core_counts[kind]) return true;
+  }
+  return false;
+}
+
 class VirtualRun {
  public:
   VirtualRun(const VirtualGraph& graph, const WhatIf& change)
       : graph_(graph),
         change_(change),
         has_away_(!graph.away_ns.empty() && !change.zero_placement),
-        scheduler_free_ns_(change.zero_scheduler ? 0 : graph.scheduler_count, 0) {}
+        scheduler_free_ns_(change.zero_scheduler ? 0 : graph.scheduler_count, 0),
+        has_memory_(graph.memory_bytes_per_s > 0 && has_more_cores(graph, change)),
+        memory_(graph.memory_bytes_per_s) {}
 
   WhatIfResult run() {
     add_cores();
@@ -123,6 +133,7 @@ class VirtualRun {
       if (next_ns == kNever) break;
       if (has_away_) bring_back_cores(next_ns - now_ns_);
       now_ns_ = next_ns;
+      if (has_memory_) run_memory();
       while (is_due(end_events_)) see_core(end_events_.pop());
       while (is_due(seen_events_)) see_end(seen_events_.pop());
       while (is_due(ready_events_)) make_ready(ready_events_.pop().task);
@@ -173,6 +184,10 @@ class VirtualRun {
     if (!ready_events_.empty()) next_ns = std::min(next_ns, ready_events_.top().time_ns);
     if (!end_events_.empty()) next_ns = std::min(next_ns, end_events_.top().time_ns);
     next_ns = std::min(next_ns, scheduler_due_ns_);
+    if (has_memory_) {
+      next_ns = std::min(next_ns, memory_.next_end_ns());
+      if (!start_events_.empty()) next_ns = std::min(next_ns, start_events_.top().time_ns);
+    }
     if (!has_away_) return next_ns;
     for (const Pool& pool : pools_) {
       if (pool.away.empty() || !pool.is_short_of_cores()) continue;
@@ -294,19 +309,42 @@ class VirtualRun {
 
   void take(uint32_t task, uint32_t core) {
     const VirtualTask& costs = graph_.tasks[task];
-    const int64_t run_ns = scaled_run_ns(costs, change_);
     const int64_t start_ns = now_ns_ + (change_.zero_scheduler ? 0 : costs.scheduler_ns) +
                              (change_.zero_handoff ? 0 : costs.handoff_ns);
-    const int64_t end_ns = start_ns + run_ns;
-    const int64_t seen_ns = end_ns + (change_.zero_completion ? 0 : costs.completion_ns);
     cores_[core].task = task;
+    ++result_.task_count;
+    if (has_memory_ && graph_.bytes[task] > 0) {
+      start_events_.push({.time_ns = start_ns, .task = task, .core = core});
+    } else {
+      set_end(task, core, start_ns, start_ns + scaled_run_ns(costs, change_));
+    }
+  }
+
+  // The end may be in the future.
+  void set_end(uint32_t task, uint32_t core, int64_t start_ns, int64_t end_ns) {
+    const int64_t completion_ns = graph_.tasks[task].completion_ns;
+    const int64_t seen_ns = end_ns + (change_.zero_completion ? 0 : completion_ns);
     if (graph_.has_staged && end_ns < seen_ns) {
       end_events_.push({.time_ns = end_ns, .task = task, .core = core});
     }
     seen_events_.push({.time_ns = seen_ns, .task = task, .core = core});
     last_ns_ = std::max(last_ns_, graph_.ends_unseen ? end_ns : seen_ns);
-    result_.busy_ns += run_ns;
-    ++result_.task_count;
+    result_.busy_ns += end_ns - start_ns;
+  }
+
+  // Ends come first: what they leave is there for those that start.
+  void run_memory() {
+    while (memory_.next_end_ns() == now_ns_) {
+      const MemoryClock::Ended ended = memory_.take_next();
+      set_end(ended.task, ended.core, ended.began_ns, now_ns_);
+    }
+    while (is_due(start_events_)) {
+      const TaskEvent event = start_events_.pop();
+      const VirtualTask& costs = graph_.tasks[event.task];
+      // Bytes are scaled as the run time is, so that the rate is the recorded one.
+      const int64_t rate = rate_of(graph_.bytes[event.task], costs.run_ns);
+      memory_.start(now_ns_, scaled_run_ns(costs, change_), rate, event.task, event.core);
+    }
   }
 
   const VirtualGraph& graph_;
@@ -322,6 +360,9 @@ class VirtualRun {
   EventHeap<TaskEvent> end_events_;  // only where there are staged tasks
   EventHeap<TaskEvent> seen_events_;
   EventHeap<TaskEvent> ready_events_;
+  const bool has_memory_;
+  MemoryClock memory_;
+  EventHeap<TaskEvent> start_events_;  // of tasks that move bytes
   int64_t scheduler_due_ns_ = kNever;  // one is free then, and has something to do
   int64_t now_ns_ = 0;
   int64_t last_ns_ = 0;
