@@ -56,24 +56,6 @@ std::vector<WhatIfResult> run_changes(const VirtualGraph& graph,
   return results;
 }
 
-// The kernels with most run time, the largest first; a tie goes to the lower name.
-std::vector<uint32_t> top_kernels(const StepTasks& tasks, const Trace& trace, uint32_t count) {
-  std::vector<int64_t> run_ns(trace.names.size(), 0);
-  for (uint32_t task = 0; task < tasks.task_count(); ++task) {
-    if (tasks.kernel(task) == kNoIndex) continue;
-    run_ns[tasks.kernel(task)] += tasks.end_ns(task) - tasks.start_ns(task);
-  }
-  std::vector<uint32_t> kernels;
-  for (uint32_t kernel = 0; kernel < run_ns.size(); ++kernel) {
-    if (run_ns[kernel] > 0) kernels.push_back(kernel);
-  }
-  std::sort(kernels.begin(), kernels.end(), [&run_ns](uint32_t a, uint32_t b) {
-    return run_ns[a] != run_ns[b] ? run_ns[a] > run_ns[b] : a < b;
-  });
-  if (kernels.size() > count) kernels.resize(count);
-  return kernels;
-}
-
 constexpr size_t kNoOverheadRow = 3;  // of list_changes
 
 std::vector<StandardChange> list_changes(const StepTasks& tasks, const Trace& trace,
@@ -90,7 +72,7 @@ std::vector<StandardChange> list_changes(const StepTasks& tasks, const Trace& tr
   if (!graph.away_ns.empty() || !graph.bound_cores.empty()) {
     changes.push_back({.name = "ready tasks on any free core", .change = {.zero_placement = true}});
   }
-  for (const uint32_t kernel : top_kernels(tasks, trace, rows.kernel_count)) {
+  for (const uint32_t kernel : longest_kernels(tasks, trace, rows.kernel_count)) {
     StandardChange change = {.name = fmt::format("{} in half the time", trace.names[kernel])};
     change.change.kernel_scale.assign(size_t{kernel} + 1, 1.0);
     change.change.kernel_scale[kernel] = 0.5;
@@ -181,6 +163,23 @@ Result<StandardChanges> standard_changes(const StepTasks& tasks, const Trace& tr
       table.changes.begin(), table.changes.end(),
       [](const StandardChange& a, const StandardChange& b) { return a.gain > b.gain; });
   return table;
+}
+
+std::vector<uint32_t> longest_kernels(const StepTasks& tasks, const Trace& trace, uint32_t count) {
+  std::vector<int64_t> run_ns(trace.names.size(), 0);
+  for (uint32_t task = 0; task < tasks.task_count(); ++task) {
+    if (tasks.kernel(task) == kNoIndex) continue;
+    run_ns[tasks.kernel(task)] += tasks.end_ns(task) - tasks.start_ns(task);
+  }
+  std::vector<uint32_t> kernels;
+  for (uint32_t kernel = 0; kernel < run_ns.size(); ++kernel) {
+    if (run_ns[kernel] > 0) kernels.push_back(kernel);
+  }
+  std::sort(kernels.begin(), kernels.end(), [&run_ns](uint32_t a, uint32_t b) {
+    return run_ns[a] != run_ns[b] ? run_ns[a] > run_ns[b] : a < b;
+  });
+  if (kernels.size() > count) kernels.resize(count);
+  return kernels;
 }
 
 namespace {

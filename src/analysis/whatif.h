@@ -61,6 +61,10 @@ struct StandardRows {
 Result<StandardChanges> standard_changes(const StepTasks& tasks, const Trace& trace,
                                          const VirtualGraph& graph, const StandardRows& rows);
 
+// The kernels with most run time (names of the trace), the largest first; a tie goes to the lower
+// name.
+std::vector<uint32_t> longest_kernels(const StepTasks& tasks, const Trace& trace, uint32_t count);
+
 // work / (n x W_lb) x W_lb / M_0 x M_0 / M: parallelism, schedule and overhead; their product is
 // the share of cores x makespan that is busy.
 struct Efficiencies {

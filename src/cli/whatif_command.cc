@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "analysis/device_replay.h"
 #include "analysis/recorded_memory.h"
 #include "analysis/recorded_overheads.h"
 #include "analysis/whatif.h"
@@ -40,6 +41,9 @@ struct WhatIfArguments {
   std::vector<std::string> cores;  // "cube=48"
   std::vector<std::string> scale;  // "gate_up=0.5"
   std::vector<std::string> fuse;   // "gate_up,silu"
+  std::string device;              // empty: none is simulated
+  std::vector<std::string> set;    // "scheduler.poll_ns=100"
+  bool modelled = false;
   uint32_t kernels = 8;
   bool force = false;
   bool json = false;
@@ -48,7 +52,7 @@ struct WhatIfArguments {
 
 bool asks_for_change(const WhatIfArguments& arguments) {
   return !arguments.zero.empty() || !arguments.cores.empty() || !arguments.scale.empty() ||
-         !arguments.fuse.empty();
+         !arguments.fuse.empty() || !arguments.set.empty();
 }
 
 Result<uint32_t> find_kernel(const Trace& trace, const StepTasks& tasks, const std::string& name) {
@@ -131,22 +135,23 @@ Result<WhatIf> change_of(const WhatIfArguments& arguments, const Trace& trace,
   return change;
 }
 
-std::string changes_text(const StandardChanges& changes) {
+std::string changes_text(const StandardChanges& changes, const std::string& note) {
   std::string text = fmt::format("unchanged       {} replayed, {} recorded: {:+.2f} %\n",
                                  format_duration(changes.replayed_ns),
                                  format_duration(changes.recorded_ns), changes.error * 100.0);
   if (changes.memory_bytes_per_s > 0)
-    text += fmt::format("memory          {:.1f} GB/s for all tasks together, with more cores too\n",
+    text += fmt::format("memory          {:.1f} GB/s, which more cores share too\n",
                         static_cast<double>(changes.memory_bytes_per_s) * 1e-9);
   text += '\n';
   std::vector<TableRow> rows = {{"WHAT IF", "STEP", "GAIN"}};
   for (const StandardChange& line : changes.changes)
     rows.push_back(
         {printable(line.name), format_duration(line.makespan_ns), format_share(line.gain)});
-  return text + align_columns(rows, "lrr");
+  text += align_columns(rows, "lrr");
+  return note.empty() ? text : text + fmt::format("\nnote  {}\n", note);
 }
 
-std::string changes_json(const StandardChanges& changes) {
+std::string changes_json(const StandardChanges& changes, const std::string& note) {
   Json json = {{"recorded_ns", changes.recorded_ns},
                {"replayed_ns", changes.replayed_ns},
                {"replay_error", changes.error},
@@ -156,6 +161,7 @@ std::string changes_json(const StandardChanges& changes) {
   for (const StandardChange& line : changes.changes)
     json["changes"].push_back(
         {{"what", line.name}, {"makespan_ns", line.makespan_ns}, {"gain", line.gain}});
+  if (!note.empty()) json["note"] = note;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -186,7 +192,65 @@ Result<StandardChanges> one_change(const WhatIfArguments& arguments, const Trace
   return changes;
 }
 
+Result<void> check_device_options(const WhatIfArguments& arguments) {
+  if (arguments.device.empty() && !arguments.set.empty())
+    return fail(ErrorCode::kUsage, "--set {}: needs --device, whose parameter it is",
+                arguments.set.front());
+  if (arguments.device.empty() && arguments.modelled)
+    return fail(ErrorCode::kUsage, "--modelled: needs --device, whose memory tasks share");
+  if (!arguments.device.empty() && !arguments.fuse.empty())
+    return fail(ErrorCode::kUsage,
+                "--fuse {}: not with --device; it joins tasks as they were "
+                "recorded",
+                arguments.fuse.front());
+  return {};
+}
+
+// What was asked for, or the standard table, on a simulated device.
+Result<StandardChanges> device_changes(const WhatIfArguments& arguments, const Trace& trace,
+                                       const StepTasks& tasks) {
+  const DeviceProfile found = GAPLESS_TRY(find_profile(arguments.device));
+  const DeviceProfile profile = GAPLESS_TRY(profile_for_step(found, tasks));
+  std::vector<DeviceChange> changes;
+  if (asks_for_change(arguments)) {
+    const WhatIf change = GAPLESS_TRY(change_of(arguments, trace, tasks));
+    DeviceChange asked = {
+        .name = "as asked", .profile = profile, .kernel_scale = change.kernel_scale};
+    GAPLESS_TRY(change_profile(change, asked.profile));
+    for (const std::string& text : arguments.set) {
+      const Result<void> set = set_parameter(asked.profile, text);
+      if (!set) return fail(ErrorCode::kUsage, "--set: {}", set.error().message);
+    }
+    changes.push_back(std::move(asked));
+  } else {
+    changes = standard_device_changes(profile, arguments.modelled);
+    for (const uint32_t kernel : longest_kernels(tasks, trace, arguments.kernels)) {
+      DeviceChange half = {.name = fmt::format("{} in half the time", trace.names[kernel]),
+                           .profile = profile};
+      half.kernel_scale.assign(trace.names.size(), 1.0);
+      half.kernel_scale[kernel] = 0.5;
+      changes.push_back(std::move(half));
+    }
+  }
+  return replay_on_device({trace, tasks, profile, arguments.modelled}, changes);
+}
+
+// Of what is printed behind the table; empty: nothing.
+std::string note_on(const WhatIfArguments& arguments) {
+  const bool has_recorded_times = !arguments.device.empty() && !arguments.modelled;
+  if (!has_recorded_times || (arguments.cores.empty() && arguments.set.empty())) return "";
+  return "run times are as recorded, whatever cores and memory are now; --modelled follows them";
+}
+
+Result<StandardChanges> make_table(const WhatIfArguments& arguments, const Trace& trace,
+                                   const StepTasks& tasks) {
+  if (!arguments.device.empty()) return device_changes(arguments, trace, tasks);
+  if (asks_for_change(arguments)) return one_change(arguments, trace, tasks);
+  return standard_changes(tasks, trace, arguments.kernels);
+}
+
 Result<int> run_whatif(const WhatIfArguments& arguments) {
+  GAPLESS_TRY(check_device_options(arguments));
   ProgressBar bar("reading", ProgressUnit::kBytes);
   const Trace trace = GAPLESS_TRY(read_task_trace(
       arguments.trace, {.tracr_labels_by_key_order = arguments.tracr_labels_by_key_order,
@@ -195,16 +259,16 @@ Result<int> run_whatif(const WhatIfArguments& arguments) {
   const ExplainedStep step = GAPLESS_TRY(find_step(trace, arguments.trace, arguments.step));
   const StepTasks tasks =
       GAPLESS_TRY(StepTasks::create(trace, step.windows[step.step], step.lanes));
-  const StandardChanges changes =
-      asks_for_change(arguments) ? GAPLESS_TRY(one_change(arguments, trace, tasks))
-                                 : GAPLESS_TRY(standard_changes(tasks, trace, arguments.kernels));
+  const StandardChanges changes = GAPLESS_TRY(make_table(arguments, trace, tasks));
   if (std::abs(changes.error) > kMaxError && !arguments.force)
     return fail(ErrorCode::kInvalidInput,
                 "{}: replaying step {} unchanged takes {} instead of {} ({:+.1f} %); what would "
-                "change cannot be told from that (--force shows it all the same)",
+                "change cannot be told from that ({}--force shows it all the same)",
                 arguments.trace, step.step, format_duration(changes.replayed_ns),
-                format_duration(changes.recorded_ns), changes.error * 100.0);
-  GAPLESS_TRY(print(arguments.json ? changes_json(changes) : changes_text(changes)));
+                format_duration(changes.recorded_ns), changes.error * 100.0,
+                arguments.device.empty() ? "" : "`gapless calibrate` fits a profile to a trace; ");
+  const std::string note = note_on(arguments);
+  GAPLESS_TRY(print(arguments.json ? changes_json(changes, note) : changes_text(changes, note)));
   return 0;
 }
 
@@ -229,6 +293,16 @@ RunCommand define_whatif(CLI::App& command) {
                   "Kernels that become one task where one follows\nthe other")
       ->option_text("A,B,...");
   command
+      .add_option(
+          "--device", arguments->device,
+          "Run the tasks on this simulated device: its protocol\ninstead of the recorded overheads")
+      ->option_text("NAME|FILE");
+  command.add_option("--set", arguments->set, "A parameter of that device (docs/simulator.md)")
+      ->option_text("NAME=NUMBER");
+  command.add_flag(
+      "--modelled", arguments->modelled,
+      "On that device: run times from bytes and operations,\nand a memory that cores share");
+  command
       .add_option("--step", arguments->step,
                   "Which step, counted from 0 (default: the one of\nmedian length)")
       ->check(from_zero_on())
@@ -249,7 +323,8 @@ RunCommand define_whatif(CLI::App& command) {
       "Examples:\n"
       "  gapless whatif profile.gapless\n"
       "  gapless whatif profile.gapless --zero dispatch --scale gate_up=0.5\n"
-      "  gapless whatif swimlane.gapless --cores cube=48 --fuse gate_up,silu");
+      "  gapless whatif swimlane.gapless --cores cube=48 --fuse gate_up,silu\n"
+      "  gapless whatif swimlane.gapless --device ascend-910b --set scheduler.poll_ns=100");
   return [arguments] { return run_whatif(*arguments); };
 }
 
