@@ -462,6 +462,15 @@ uint64_t QualityChecks::count_core_events() const {
 }
 
 void QualityChecks::check_observer() {
+  const bool is_simulated =
+      std::any_of(trace_.properties.begin(), trace_.properties.end(), [](const Property& property) {
+        return property.key == "simulated" && property.value == "yes";
+      });
+  if (is_simulated) {
+    add(QualityCheck::kObserver, QualityLevel::kFine,
+        "the times are simulated: recording them took none of them");
+    return;
+  }
   const std::optional<double> cost = number_property<double>(trace_, "recorder.ns_per_event");
   if (!cost) {
     note(QualityCheck::kObserver,

@@ -390,6 +390,13 @@ TEST(TraceQuality, EventsOfTheCoreLanesInTheStepCount) {
       "time");
 }
 
+TEST(TraceQuality, OfASimulatedTraceTheObserverTakesNothing) {
+  Trace trace = clean_trace(50);
+  trace.properties.push_back({"simulated", "yes"});
+  const TraceQuality quality = quality_of(trace, window_of(50));
+  EXPECT_EQ(only(quality, QualityCheck::kObserver).level, QualityLevel::kFine);
+}
+
 TEST(TraceQuality, WithoutACostTheObserverIsNotKnown) {
   Trace trace = clean_trace(50);
   trace.properties[0].value = "much";
