@@ -199,7 +199,6 @@ Result<StandardChanges> replay_on_device(const DeviceReplayArgs& args,
   table.recorded_ns = args.tasks.window_ns();
   const int64_t around_ns = table.recorded_ns - recorded_span_ns(args.tasks, measure);
   table.replayed_ns = *spans[0] + around_ns;
-  table.zero_overhead_ns = table.replayed_ns;
   table.error = static_cast<double>(table.replayed_ns - table.recorded_ns) /
                 static_cast<double>(table.recorded_ns);
   if (args.is_modelled) table.memory_bytes_per_s = args.profile.hbm_bytes_per_s;

@@ -82,6 +82,7 @@ class RecordedGraphMaker {
         tasks_(tasks),
         options_(options),
         cores_(recorded_cores(tasks)),
+        clusters_(recorded_clusters(tasks)),
         rows_(trace.tasks.size()) {}
 
   Result<RecordedGraph> make() {
@@ -91,7 +92,6 @@ class RecordedGraphMaker {
     collect_groups();
     collect_edges();
     order_groups();
-    rank_cores();
     if (options_.is_modelled) GAPLESS_TRY(check_costs());
     add_tasks();
     for (const auto& [producer, consumer] : edges_) {
@@ -245,17 +245,6 @@ class RecordedGraphMaker {
     std::sort(order_.begin(), order_.end(),
               [&key](uint32_t a, uint32_t b) { return key(a) < key(b); });
     for (uint32_t place = 0; place < order_.size(); ++place) place_[order_[place]] = place;
-  }
-
-  // Which cluster a core is in.
-  void rank_cores() {
-    const uint32_t vector_cores = std::max(cores_.vector_cores(), 1u);
-    uint32_t cube_count = 0;
-    uint32_t vector_count = 0;
-    for (uint32_t core = 0; core < tasks_.core_count(); ++core) {
-      const bool is_vector = tasks_.core_class(core) == CoreClass::kVector;
-      clusters_.push_back(is_vector ? vector_count++ / vector_cores : cube_count++);
-    }
   }
 
   Result<void> check_costs() const {
@@ -428,14 +417,14 @@ class RecordedGraphMaker {
   const StepTasks& tasks_;
   const RecordedGraphOptions& options_;
   RecordedCores cores_;
-  std::vector<RowKind> kinds_;  // by row
-  DisjointSets rows_;           // those of one task
+  std::vector<uint32_t> clusters_;  // by core
+  std::vector<RowKind> kinds_;      // by row
+  DisjointSets rows_;               // those of one task
   std::vector<uint32_t> group_of_;
   std::vector<Group> groups_;
   std::vector<std::pair<uint32_t, uint32_t>> edges_;  // between groups
   std::vector<uint32_t> order_;                       // groups by place
   std::vector<uint32_t> place_;                       // and places by group
-  std::vector<uint32_t> clusters_;                    // by core
   SimGraphBuilder builder_;
   RecordedGraph made_;
 };
@@ -451,6 +440,18 @@ RecordedCores recorded_cores(const StepTasks& tasks) {
                                     : cores.any_count);
   }
   return cores;
+}
+
+std::vector<uint32_t> recorded_clusters(const StepTasks& tasks) {
+  const uint32_t vector_cores = std::max(recorded_cores(tasks).vector_cores(), 1u);
+  uint32_t vector_count = 0;
+  uint32_t other_count = 0;
+  std::vector<uint32_t> clusters;
+  for (uint32_t core = 0; core < tasks.core_count(); ++core) {
+    const bool is_vector = tasks.core_class(core) == CoreClass::kVector;
+    clusters.push_back(is_vector ? vector_count++ / vector_cores : other_count++);
+  }
+  return clusters;
 }
 
 Result<RecordedGraph> make_recorded_graph(const Trace& trace, const StepTasks& tasks,

@@ -34,6 +34,8 @@ struct RecordedCores {
   }
 };
 RecordedCores recorded_cores(const StepTasks& tasks);
+// By core of the step: the cluster that it is in.
+std::vector<uint32_t> recorded_clusters(const StepTasks& tasks);
 
 struct RecordedGraphOptions {
   // By the trace's name of a kernel: times its recorded run time, bytes and operations. Empty: 1.

@@ -42,14 +42,17 @@ struct StandardChanges {
   // (replayed - recorded) / recorded: what the replay gets wrong before anything is changed.
   double error = 0.0;
   int64_t zero_overhead_ns = 0;         // the makespan without completion, scheduler and hand-off
+  int64_t zero_submit_ns = 0;           // without these, and all tasks submitted at once
+  int64_t at_once_ns = 0;               // with these, and all tasks submitted at once
   int64_t memory_bytes_per_s = 0;       // that all tasks together can get; 0: not known
   std::vector<StandardChange> changes;  // the largest gain first
 };
 
-// Each overhead zero, all of them zero, each of the `kernel_count` kernels with most run time in
-// half the time, and twice the cores of each class that ran something. `trace` is the one that
-// `tasks` was made of. Costs a replay for each row, on as many threads as the machine has (not for
-// small steps); what it finds does not depend on their number.
+// Each overhead zero, all of them zero, with and without submits at once, each of the
+// `kernel_count` kernels with most run time in half the time, and twice the cores of each class
+// that ran something. `trace` is the one that `tasks` was made of. Costs a replay for each row, on
+// as many threads as the machine has (not for small steps); what it finds does not depend on their
+// number.
 Result<StandardChanges> standard_changes(const StepTasks& tasks, const Trace& trace,
                                          uint32_t kernel_count = 5);
 // The same with the graph that make_virtual_graph (recorded_overheads.h) made of the tasks, all
@@ -65,17 +68,23 @@ Result<StandardChanges> standard_changes(const StepTasks& tasks, const Trace& tr
 // name.
 std::vector<uint32_t> longest_kernels(const StepTasks& tasks, const Trace& trace, uint32_t count);
 
-// work / (n x W_lb) x W_lb / M_0 x M_0 / M: parallelism, schedule and overhead; their product is
-// the share of cores x makespan that is busy.
+// work / (n x W_lb) x W_lb / M_s x M_s / M_0 x M_0 / M: parallelism, schedule, submission and
+// overhead; their product is the share of cores x makespan that is busy.
 struct Efficiencies {
   double parallelism = 0.0;
   double schedule = 0.0;
+  double submission = 1.0;  // 1 where submits are not known
   double overhead = 0.0;
   // W_lb: the larger of the longest chain and, of the class that has most to do, work / cores.
   int64_t lower_bound_ns = 0;
+  // M_s: replayed without overhead, and with all tasks submitted at once. Overhead can hide behind
+  // a slow orchestrator, and that behind overhead: only without both does it show what either
+  // costs.
+  int64_t zero_submit_ns = 0;
+  int64_t at_once_ns = 0;        // all tasks submitted at once, and overhead as it was
   int64_t zero_overhead_ns = 0;  // M_0: replayed without completion, scheduler and hand-off time
   int64_t makespan_ns = 0;       // M: the window
-  double product() const { return parallelism * schedule * overhead; }
+  double product() const { return parallelism * schedule * submission * overhead; }
 };
 // Error as for replay_tasks, and when nothing ran.
 Result<Efficiencies> measure_efficiencies(const StepTasks& tasks);

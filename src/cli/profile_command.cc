@@ -159,7 +159,8 @@ Result<int> run_simulated(const ProfileArguments& arguments) {
                                      .simulated = arguments.simulated,
                                      .batch = arguments.batch,
                                      .lengths = lengths_text(arguments),
-                                     .step_count = arguments.steps}));
+                                     .step_count = arguments.steps,
+                                     .validate = !arguments.no_validate}));
   SimulatedFiles files;
   std::string summary;
   if (!arguments.no_trace) {
@@ -268,7 +269,8 @@ RunCommand define_profile(CLI::App& command) {
       "Without a checkpoint the defaults are a decode layer of Qwen3-14B in A8W8, 16 sequences of\n"
       "up to 4096 tokens. Limits are measured in the same run; the step's limit is, kernel by\n"
       "kernel, the larger of bytes at the read rate and operations at the peak.\n"
-      "A simulated device computes nothing; its time is virtual and the same everywhere.\n"
+      "A simulated device computes nothing unless --compute asks for it; its time is virtual and\n"
+      "the same everywhere.\n"
       "\n"
       "Examples:\n"
       "  gapless profile\n"
@@ -276,6 +278,7 @@ RunCommand define_profile(CLI::App& command) {
       "  gapless profile --dual-gate-up off -o two_matmuls.gapless\n"
       "  gapless profile --device cuda --ctx 4096\n"
       "  gapless profile --device ascend-910b --dtype bf16 --ctx 4096 --html layer.html\n"
+      "  gapless profile --device ascend-910b --tiling ours --compute --ctx 512\n"
       "  gapless profile --model qwen3-0.6b --whole --json | jq .step.median_s");
   return [&command, arguments] { return run_profile(command, *arguments); };
 }

@@ -12,6 +12,8 @@
 #include <fmt/ranges.h>
 
 #include "base/file.h"
+#include "kernels/packed_rows.h"
+#include "model/simulated_step.h"
 #include "profile/profile.h"
 #include "sim/machine.h"
 #include "sim/qwen3_layer.h"
@@ -34,10 +36,11 @@ struct NamedTiling {
   DType kv_dtype = DType::kBf16;
   bool has_serial_tiles = false;
   bool has_page_tasks = false;  // attention alone, and no layer
+  bool is_ours = false;         // the graph that CPU cores run; its types are the model's
   std::string_view source = {};
 };
 
-constexpr std::array<NamedTiling, 6> kTilings = {{
+constexpr std::array<NamedTiling, 8> kTilings = {{
     {.name = "bf16", .source = "the layer of June 2026"},
     {.name = "a8w8",
      .layer = LayerTiling::kA8W8,
@@ -59,9 +62,15 @@ constexpr std::array<NamedTiling, 6> kTilings = {{
      .kv_dtype = DType::kS8,
      .has_serial_tiles = true,
      .source = "a8w8-split with one tile after another, assumed"},
+    {.name = "a8w8-first",
+     .layer = LayerTiling::kA8W8First,
+     .dtype = DType::kS8,
+     .kv_dtype = DType::kS8,
+     .source = "pypto-lib #665, before #642"},
     {.name = "page-tasks",
      .has_page_tasks = true,
      .source = "four tasks of 2.05 us for each page and head group"},
+    {.name = "ours", .is_ours = true, .source = "the graph that CPU cores run, cut for this chip"},
 }};
 
 const NamedTiling* find_tiling(std::string_view name) {
@@ -70,22 +79,25 @@ const NamedTiling* find_tiling(std::string_view name) {
   return found == kTilings.end() ? nullptr : &*found;
 }
 
+// What makes an option that simulated devices refuse mean something.
+enum class AllowedWith : uint8_t { kNothing, kOurs, kCompute };
 struct RefusedOption {
   const char* name;
   std::string_view why;
+  AllowedWith allowed_with = AllowedWith::kNothing;
 };
 constexpr std::string_view kCutByTiling = "how its layers are cut is --tiling";
 constexpr std::array<RefusedOption, 10> kRefused = {{
-    {"--threads", "its cores are those of the profile"},
-    {"--cpu-level", "it has no CPU's instructions"},
+    {"--threads", "its cores are those of the profile", AllowedWith::kCompute},
+    {"--cpu-level", "it has no CPU's instructions", AllowedWith::kCompute},
     {"--max-length", "it holds no cache that could have more room"},
-    {"--page", "pages of its kernels have 128 tokens"},
-    {"--no-validate", "it computes nothing that could be checked"},
+    {"--page", "pages of its kernels have 128 tokens", AllowedWith::kOurs},
+    {"--no-validate", "it computes nothing that could be checked", AllowedWith::kCompute},
     {"--no-limits", "its limits are in the profile and need no measuring"},
-    {"--dual-gate-up", kCutByTiling},
-    {"--fuse-qk-rope", kCutByTiling},
-    {"--defer-norm", kCutByTiling},
-    {"--fuse-residual", kCutByTiling},
+    {"--dual-gate-up", kCutByTiling, AllowedWith::kOurs},
+    {"--fuse-qk-rope", kCutByTiling, AllowedWith::kOurs},
+    {"--defer-norm", kCutByTiling, AllowedWith::kOurs},
+    {"--fuse-residual", kCutByTiling, AllowedWith::kOurs},
 }};
 
 // Profiles of the program are files that are called as they are.
@@ -99,6 +111,13 @@ std::vector<std::string> profile_names() {
 
 bool is_profile_path(const std::string& device) {
   return device.find('/') != std::string::npos || device.ends_with(".json");
+}
+
+bool is_allowed(const CLI::App& command, AllowedWith with) {
+  const CLI::Option* tiling = command.get_option("--tiling");
+  const bool is_ours = tiling->count() > 0 && tiling->as<std::string>() == "ours";
+  const bool is_computed = command.count("--compute") > 0;
+  return (with == AllowedWith::kOurs && is_ours) || (with == AllowedWith::kCompute && is_computed);
 }
 
 Result<DeviceProfile> make_profile(const SimulatedRequest& request) {
@@ -128,13 +147,12 @@ Result<ModelSource> find_config(const ModelOptions& options) {
 }
 
 // The type that was typed, else the checkpoint's, else A8W8 as on other devices.
-Result<std::string> tiling_name(const SimulatedRequest& request, const ModelConfig& config) {
+Result<DType> choose_dtype(const SimulatedRequest& request, const ModelConfig& config) {
   const ModelOptions& model = request.model;
-  if (!request.simulated.tiling.empty()) return request.simulated.tiling;
   const bool is_checkpoint = is_directory(model.model);
   const DType dtype =
       model.dtype.empty() && !is_checkpoint ? DType::kS8 : weights_dtype(model, config);
-  if (dtype == DType::kBf16 || dtype == DType::kS8) return std::string(weights_dtype_name(dtype));
+  if (dtype == DType::kBf16 || dtype == DType::kS8) return dtype;
   if (!model.dtype.empty())
     return fail(ErrorCode::kUsage, "--dtype {}; --device {} has bf16 and a8w8", model.dtype,
                 model.device);
@@ -143,10 +161,34 @@ Result<std::string> tiling_name(const SimulatedRequest& request, const ModelConf
               weights_dtype_name(dtype), model.device);
 }
 
+Result<std::string> tiling_name(const SimulatedRequest& request, const ModelConfig& config) {
+  if (!request.simulated.tiling.empty()) return request.simulated.tiling;
+  return std::string(weights_dtype_name(GAPLESS_TRY(choose_dtype(request, config))));
+}
+
+// Types are those that the CPU would take, too.
+Result<NamedTiling> choose_ours(const SimulatedRequest& request, const ModelConfig& config,
+                                NamedTiling tiling) {
+  const ModelOptions& model = request.model;
+  if (request.simulated.attention_only)
+    return fail(ErrorCode::kUsage, "--attention-only; --tiling {} has whole layers", tiling.name);
+  if (request.batch > kMaxMatmulRows)
+    return fail(ErrorCode::kUsage, "a batch of {}; --tiling {} takes 1 to {}", request.batch,
+                tiling.name, kMaxMatmulRows);
+  tiling.dtype = GAPLESS_TRY(choose_dtype(request, config));
+  tiling.kv_dtype = model.kv_dtype.empty() ? config.dtype : *parse_dtype(model.kv_dtype);
+  return tiling;
+}
+
 Result<NamedTiling> choose_tiling(const SimulatedRequest& request, const ModelConfig& config) {
   const std::string name = GAPLESS_TRY(tiling_name(request, config));
   const NamedTiling* tiling = find_tiling(name);
   if (tiling == nullptr) return fail(ErrorCode::kUsage, "--tiling {}: there is none", name);
+  if (tiling->is_ours) return choose_ours(request, config, *tiling);
+  if (request.simulated.compute)
+    return fail(ErrorCode::kUsage,
+                "--compute needs --tiling ours: tasks of the tiling {} have costs and no code",
+                name);
   const ModelOptions& model = request.model;
   const std::string_view dtype = weights_dtype_name(tiling->dtype);
   if (!model.dtype.empty() && model.dtype != dtype)
@@ -191,8 +233,23 @@ Result<SimGraph> make_page_tasks(const ModelConfig& config, const std::vector<in
                                     .pages = (*most + kPageTokens - 1) / kPageTokens});
 }
 
-Result<SimGraph> make_graph(const NamedTiling& tiling, const SimulatedProfile& profile) {
+// Of our graph.
+LayerProblem our_problem(const ModelOptions& model, const NamedTiling& tiling,
+                         const SimulatedProfile& profile) {
+  return simulated_problem({.config = profile.config,
+                            .weights = tiling.dtype,
+                            .kv_dtype = tiling.kv_dtype,
+                            .fusions = fusions_of(model, tiling.dtype),
+                            .page_tokens = model.page_tokens,
+                            .lengths = profile.lengths},
+                           profile.device);
+}
+
+Result<SimGraph> make_graph(const ModelOptions& model, const NamedTiling& tiling,
+                            const SimulatedProfile& profile) {
   const ModelConfig& config = profile.config;
+  if (tiling.is_ours)
+    return plan_simulated_step(our_problem(model, tiling, profile), profile.device);
   if (tiling.has_page_tasks) return make_page_tasks(config, profile.lengths);
   return make_layer_graph(
       {.tiling = tiling.layer,
@@ -332,6 +389,19 @@ Result<void> list_kernels(SimulatedProfile& profile) {
   return {};
 }
 
+Result<void> compute_first_step(const SimulatedRequest& request, const NamedTiling& tiling,
+                                SimulatedProfile& profile) {
+  const SimulatedStep& first = profile.steps.front();
+  profile.computed =
+      GAPLESS_TRY(compute_simulated_step({.model = request.model,
+                                          .problem = our_problem(request.model, tiling, profile),
+                                          .device = profile.device,
+                                          .seed = first.seed,
+                                          .makespan_ns = first.makespan_ns,
+                                          .validate = request.validate}));
+  return {};
+}
+
 }  // namespace
 
 std::string device_choices() {
@@ -344,13 +414,19 @@ void add_simulated_options(CLI::App& command, SimulatedOptions& options) {
   command
       .add_option("--tiling", options.tiling,
                   "Simulated devices: how layers are cut into tasks:\n"
-                  "bf16, a8w8, a8w8-int8, a8w8-split, a8w8-serial;\n"
-                  "attention alone: page-tasks too (default bf16 or\n"
-                  "a8w8, as the weights are)")
+                  "bf16, a8w8, a8w8-int8, a8w8-split, a8w8-serial,\n"
+                  "a8w8-first;\n"
+                  "attention alone: page-tasks too; ours: the graph\n"
+                  "of the CPU (default bf16 or a8w8, as the weights\n"
+                  "are)")
       ->check(CLI::IsMember(names))
       ->option_text("NAME");
   command.add_flag("--attention-only", options.attention_only,
                    "Simulated devices: the attention of each layer,\nand nothing else");
+  command.add_flag("--compute", options.compute,
+                   "Simulated devices, --tiling ours: the CPU kernels\n"
+                   "compute the step in the order of its starts, and\n"
+                   "it is checked");
   command
       .add_option("--set", options.settings,
                   "Simulated devices: change a number of the\nprofile; may be repeated")
@@ -362,7 +438,7 @@ bool is_simulated(const std::string& device) { return device != "cpu" && device 
 
 Result<void> check_simulated_options(const CLI::App& command, const std::string& device) {
   if (!is_simulated(device)) {
-    for (const char* name : {"--tiling", "--attention-only", "--set"}) {
+    for (const char* name : {"--tiling", "--attention-only", "--compute", "--set"}) {
       if (command.count(name) > 0)
         return fail(ErrorCode::kUsage, "{} is of simulated devices; --device {} is none", name,
                     device);
@@ -376,7 +452,7 @@ Result<void> check_simulated_options(const CLI::App& command, const std::string&
                 "end in .json",
                 device, fmt::join(names, ", "));
   for (const RefusedOption& option : kRefused) {
-    if (command.count(option.name) > 0)
+    if (command.count(option.name) > 0 && !is_allowed(command, option.allowed_with))
       return fail(ErrorCode::kUsage, "{} means nothing on the simulated device {}: {}", option.name,
                   device, option.why);
   }
@@ -397,13 +473,15 @@ Result<SimulatedProfile> profile_simulated(const SimulatedRequest& request) {
   profile.tiling_source = tiling.source;
   profile.attention_only = request.simulated.attention_only;
   profile.has_given_times = tiling.has_page_tasks;
+  profile.page_tokens = request.model.page_tokens;
   profile.lengths = GAPLESS_TRY(choose_lengths(request, profile.config));
-  const SimGraph graph = GAPLESS_TRY(make_graph(tiling, profile));
+  const SimGraph graph = GAPLESS_TRY(make_graph(request.model, tiling, profile));
   GAPLESS_TRY(check_kernel_settings(profile, graph));
   profile.task_count = graph.task_count();
   profile.edge_count = static_cast<int64_t>(graph.edge_count());
   GAPLESS_TRY(run_steps(request, graph, profile));
   GAPLESS_TRY(list_kernels(profile));
+  if (request.simulated.compute) GAPLESS_TRY(compute_first_step(request, tiling, profile));
   return profile;
 }
 

@@ -3,13 +3,16 @@
 // Decode steps on a simulated chip, for gapless profile: from what was typed to a trace and
 // figures.
 //
-// Time is virtual and nothing is computed: the same options give the same bytes on every machine.
-// Step i has the seed of the first + i. docs/simulator.md describes the machine and the layers.
+// Time is virtual: the same options give the same bytes on every machine. Nothing is computed
+// unless
+// --compute asks for it, and then no time depends on it. Step i has the seed of the first + i.
+// docs/simulator.md describes the machine and the layers.
 
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +21,7 @@
 #include "analysis/kernel_times.h"
 #include "base/result.h"
 #include "cli/model_options.h"
+#include "cli/simulated_compute.h"
 #include "model/model_config.h"
 #include "sim/device_profile.h"
 #include "sim/overhead_shares.h"
@@ -31,11 +35,12 @@ struct SimulatedOptions {
   std::string tiling;                 // empty: by the weights' type
   std::vector<std::string> settings;  // "hbm.bytes_per_s=1.3e12"
   bool attention_only = false;
+  bool compute = false;
 };
 
 // What the option --device of profile may name: "{cpu,cuda,ascend-910b,...}", as completion wants.
 std::string device_choices();
-// --tiling, --attention-only and --set.
+// --tiling, --attention-only, --compute and --set.
 void add_simulated_options(CLI::App& command, SimulatedOptions& options);
 
 // Anything but cpu and cuda.
@@ -67,6 +72,7 @@ struct SimulatedProfile {
   bool attention_only = false;
   bool has_given_times = false;  // tasks have times, and neither bytes nor operations
   std::vector<int32_t> lengths;
+  int page_tokens = 128;
 
   int64_t task_count = 0;  // of a step
   int64_t edge_count = 0;
@@ -78,7 +84,8 @@ struct SimulatedProfile {
   size_t middle = 0;    // the step whose length is the median
   KernelTimes kernels;  // of that step
   std::vector<std::string> kernel_names;
-  Trace trace;  // all steps, one after another
+  Trace trace;                           // all steps, one after another
+  std::optional<ComputedStep> computed;  // the first step
 
   const SimulatedStep& middle_step() const { return steps[middle]; }
 };
@@ -89,6 +96,7 @@ struct SimulatedRequest {
   int batch = 16;
   std::string lengths;
   int step_count = 1;
+  bool validate = true;
 };
 Result<SimulatedProfile> profile_simulated(const SimulatedRequest& request);
 

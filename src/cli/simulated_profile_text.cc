@@ -66,8 +66,9 @@ std::string batch_text(const SimulatedProfile& profile) {
   const auto [least, most] = std::minmax_element(lengths.begin(), lengths.end());
   const std::string range =
       *least == *most ? fmt::format("{}", *most) : fmt::format("{} to {}", *least, *most);
-  return fmt::format("{} of {} tokens ({} in all), kv {} in pages of 128",
-                     counted(lengths.size(), "sequence"), range, total, profile.kv_dtype);
+  return fmt::format("{} of {} tokens ({} in all), kv {} in pages of {}",
+                     counted(lengths.size(), "sequence"), range, total, profile.kv_dtype,
+                     profile.page_tokens);
 }
 
 std::string tiling_text(const SimulatedProfile& profile) {
@@ -93,6 +94,25 @@ std::string tpot_text(const SimulatedProfile& profile) {
   return fmt::format("{} for {} layers{}; embedding, head and sampling are not modelled",
                      format_duration(all_layers_ns(profile)), profile.model_layers,
                      is_whole ? "" : " at this rate");
+}
+
+void add_computed(std::string& text, const ComputedStep& computed) {
+  add_line(
+      text, "computed",
+      fmt::format("{} blocks in the order of their starts, by the CPU kernels ({}): {} values, "
+                  "equal to those of {} bit for bit",
+                  computed.block_count, computed.level, computed.value_count,
+                  counted(static_cast<size_t>(computed.core_count), "core")));
+  if (!computed.validation) {
+    add_line(text, "checked", "nothing against the reference (--no-validate)");
+    return;
+  }
+  const Closeness& closeness = *computed.validation;
+  add_line(text, "checked",
+           fmt::format("{} values of the first layer against the double-precision reference: {} "
+                       "outside 3e-3 ({}), the furthest {:.1e}",
+                       closeness.count, closeness.outside_count,
+                       format_share(closeness.outside_share()), closeness.largest_difference));
 }
 
 void add_limits(std::string& text, const SimulatedProfile& profile) {
@@ -210,6 +230,21 @@ Json kernels_json(const SimulatedProfile& profile) {
           {"kernels", std::move(kernels)}};
 }
 
+Json computed_json(const ComputedStep& computed) {
+  Json json{{"cpu_level", computed.level},
+            {"cores", computed.core_count},
+            {"blocks", computed.block_count},
+            {"values", computed.value_count},
+            {"equal_to_cores", true}};  // anything else is an error
+  if (computed.validation) {
+    json["validation"] = {{"values", computed.validation->count},
+                          {"outside", computed.validation->outside_count},
+                          {"not_finite", computed.validation->not_finite_count},
+                          {"largest_difference", computed.validation->largest_difference}};
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string simulated_text(const SimulatedProfile& profile, const SimulatedFiles& files) {
@@ -220,6 +255,7 @@ std::string simulated_text(const SimulatedProfile& profile, const SimulatedFiles
     add_line(text, "set", printable(fmt::format("{}", fmt::join(profile.settings, ", "))));
   add_line(text, "batch", batch_text(profile));
   add_line(text, "tiling", tiling_text(profile));
+  if (profile.computed) add_computed(text, *profile.computed);
   add_line(text, "step", step_text(profile));
   if (!profile.attention_only) add_line(text, "tpot", tpot_text(profile));
   add_limits(text, profile);
@@ -243,7 +279,7 @@ std::string simulated_json(const SimulatedProfile& profile, const SimulatedFiles
             {"has_head", false},
             {"dtype", profile.dtype},
             {"kv_dtype", profile.kv_dtype},
-            {"page_tokens", 128},
+            {"page_tokens", profile.page_tokens},
             {"lengths", profile.lengths},
             {"tiling", profile.tiling},
             {"tiling_source", profile.tiling_source},
@@ -258,6 +294,7 @@ std::string simulated_json(const SimulatedProfile& profile, const SimulatedFiles
     json["step_flops"] = profile.flops;
   }
   if (!profile.attention_only) json["tpot_ns"] = all_layers_ns(profile);
+  if (profile.computed) json["computed"] = computed_json(*profile.computed);
   json["steps"] = steps_json(profile);
   json["median_step"] = kernels_json(profile);
   if (!files.trace.empty()) {

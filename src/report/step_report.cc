@@ -137,23 +137,38 @@ std::string overhead_text(const StepReport& report) {
                      format_share(report.overhead.share()));
 }
 
-// Which of the three factors loses most.
+// Which of the four factors loses most.
 std::string loss_text(const Efficiencies& efficiencies) {
-  const double least =
-      std::min({efficiencies.parallelism, efficiencies.schedule, efficiencies.overhead});
+  const double least = std::min({efficiencies.parallelism, efficiencies.schedule,
+                                 efficiencies.submission, efficiencies.overhead});
   if (least == efficiencies.parallelism)
     return fmt::format(
         "the loss is width, not overhead: even without any overhead the graph keeps {} of the "
         "cores busy",
-        format_share(efficiencies.parallelism * efficiencies.schedule));
+        format_share(efficiencies.parallelism * efficiencies.schedule * efficiencies.submission));
   if (least == efficiencies.overhead)
     return fmt::format("the loss is overhead: without it the step would take {} instead of {}",
                        format_duration(efficiencies.zero_overhead_ns),
                        format_duration(efficiencies.makespan_ns));
+  // Of what is gained without both, submits at once alone bring less than half.
+  const bool is_hidden = 2 * (efficiencies.makespan_ns - efficiencies.at_once_ns) <
+                         efficiencies.zero_overhead_ns - efficiencies.zero_submit_ns;
+  if (least == efficiencies.submission && is_hidden)
+    return fmt::format(
+        "the loss is submission and overhead, each behind the other: {} would be possible without "
+        "overhead, {} with all tasks submitted at once, {} with both",
+        format_duration(efficiencies.zero_overhead_ns), format_duration(efficiencies.at_once_ns),
+        format_duration(efficiencies.zero_submit_ns));
+  if (least == efficiencies.submission)
+    return fmt::format(
+        "the loss is submission: {} would be possible without overhead, {} with all tasks "
+        "submitted at once as well",
+        format_duration(efficiencies.zero_overhead_ns),
+        format_duration(efficiencies.zero_submit_ns));
   return fmt::format(
       "the loss is the schedule: {} would be possible without overhead, {} is the "
       "least that the graph allows",
-      format_duration(efficiencies.zero_overhead_ns), format_duration(efficiencies.lower_bound_ns));
+      format_duration(efficiencies.zero_submit_ns), format_duration(efficiencies.lower_bound_ns));
 }
 
 constexpr double kBusyEnough = 0.9;

@@ -76,9 +76,12 @@ Json path_json(const Trace& trace, const StepReport& report) {
 Json efficiencies_json(const Efficiencies& efficiencies) {
   return {{"parallelism", efficiencies.parallelism},
           {"schedule", efficiencies.schedule},
+          {"submission", efficiencies.submission},
           {"overhead", efficiencies.overhead},
           {"product", efficiencies.product()},
           {"lower_bound_ns", efficiencies.lower_bound_ns},
+          {"zero_submit_ns", efficiencies.zero_submit_ns},
+          {"at_once_ns", efficiencies.at_once_ns},
           {"zero_overhead_ns", efficiencies.zero_overhead_ns},
           {"makespan_ns", efficiencies.makespan_ns}};
 }

@@ -16,6 +16,16 @@ std::string share_text(int64_t part, int64_t whole) {
   return format_share(whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole));
 }
 
+// Submission is named where it costs something.
+std::string efficiency_text(const Efficiencies& efficiencies) {
+  const std::string submission = format_share(efficiencies.submission);
+  return fmt::format("{} = parallelism {} x schedule {}{} x overhead {}",
+                     format_share(efficiencies.product()), format_share(efficiencies.parallelism),
+                     format_share(efficiencies.schedule),
+                     submission == format_share(1.0) ? "" : " x submission " + submission,
+                     format_share(efficiencies.overhead));
+}
+
 std::string step_text(const StepReport& report) {
   std::string text = fmt::format("{}", format_duration(report.kernels.window_ns()));
   if (report.step_count == 1) return text;
@@ -246,13 +256,7 @@ std::string report_text(const Trace& trace, const StepReport& report,
   add_fact(text, fmt::format("{}s", report.core_word()),
            fmt::format("{:.3f} of {} busy on average", report.average_busy_cores(),
                        report.core_names.size()));
-  if (report.efficiencies)
-    add_fact(text, "efficiency",
-             fmt::format("{} = parallelism {} x schedule {} x overhead {}",
-                         format_share(report.efficiencies->product()),
-                         format_share(report.efficiencies->parallelism),
-                         format_share(report.efficiencies->schedule),
-                         format_share(report.efficiencies->overhead)));
+  if (report.efficiencies) add_fact(text, "efficiency", efficiency_text(*report.efficiencies));
   if (report.overhead.task_count > 0)
     add_fact(
         text, "a task",

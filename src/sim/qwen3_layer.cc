@@ -17,6 +17,7 @@ constexpr int64_t kMaxSize = 1 << 20;
 constexpr int64_t kMaxLength = 1 << 20;
 constexpr size_t kMaxBatch = 256;
 constexpr int64_t kSoftmaxOperations = 20;  // a score: scale, maximum, exponential, sum, cast
+constexpr int64_t kMixedSliceK = 1024;      // of a mixed matmul: vector cores add up these slices
 
 Result<void> check_dimension(std::string_view name, int64_t value, int64_t most) {
   if (value >= 1 && value <= most) return {};
@@ -44,9 +45,19 @@ Result<void> check_args(const LayerGraphArgs& args) {
   return {};
 }
 
+// The cube core leaves a sum of each slice of K in memory; two vector cores add them up and write
+// the result.
+void add_vector_part(SimTask& task, int64_t results, int64_t k) {
+  const int64_t slices = (k + kMixedSliceK - 1) / kMixedSliceK;
+  task.shape = SimShape::kMix;
+  task.cube.bytes += results * 4 * (slices - 1);
+  task.vector = {
+      .bytes = results * 4 * (slices + 1) / 2, .flops = results * slices / 2, .dtype = DType::kF32};
+}
+
 TaskList add_attention_alone(LayerTasks& tasks, const TaskList& previous) {
-  const bool is_int8 =
-      tasks.args().tiling == LayerTiling::kA8W8 || tasks.args().tiling == LayerTiling::kA8W8Split;
+  const LayerTiling tiling = tasks.args().tiling;
+  const bool is_int8 = tiling == LayerTiling::kA8W8 || tiling == LayerTiling::kA8W8Split;
   const uint32_t table = tasks.add_vector(
       "fa_work_build", {tasks.page_count() * 8, tasks.page_count() * 8, 1}, previous);
   const uint32_t attention = tasks.add_attention("fa_fused", is_int8 ? 1 : 2, {table});
@@ -63,7 +74,7 @@ TaskList add_layer(LayerTasks& tasks, const TaskList& previous) {
 
 std::string_view layer_tiling_name(LayerTiling tiling) {
   constexpr std::array<std::string_view, kLayerTilingCount> kNames = {"bf16", "a8w8", "a8w8-int8",
-                                                                      "a8w8-split"};
+                                                                      "a8w8-split", "a8w8-first"};
   return kNames[static_cast<size_t>(tiling)];
 }
 
@@ -101,6 +112,7 @@ uint32_t LayerTasks::add_matmul(std::string_view name, const MatmulTile& tile, u
   task.cube = {.bytes = (tile.k * columns + rows_ * tile.k) * operand_bytes + result_bytes,
                .flops = 2 * rows_ * tile.k * columns,
                .dtype = tile.dtype};
+  if (args_.tiling == LayerTiling::kA8W8First) add_vector_part(task, rows_ * columns, tile.k);
   return builder_.add_task(task, producers);
 }
 

@@ -2,12 +2,14 @@
 //
 // Qwen3 decode layers as tasks, tiled as the published kernels are: what the simulated 910B runs.
 //
-// Three lists that were published with their tilings, and an inferred one:
+// Four lists that were published with their tilings, and an inferred one:
 //   kBf16      the layer of June 2026: 419 submits and 572 records a layer for qwen3-14b
 //   kA8W8      int8 q, k, v, o and KV cache, bf16 gate, up and down; gate and up in one task
 //              (pypto-lib #642): 709 blocks a layer
 //   kA8W8Int8  int8 gate and up too, without splits of K, and a bf16 cache (#810): 356 blocks
-//   kA8W8Split kA8W8 with gate and up apart, as the records of pypto-lib #665 suggest
+//   kA8W8Split kA8W8 with gate and up apart
+//   kA8W8First what pypto-lib #665 reports, before #642 was merged: 324 tasks, 967 records; each
+//              matmul tile is a mixed task, whose vector cores add up the slices of K
 // Layers only: no embedding, no sampling. docs/simulator.md lists the tasks.
 
 #pragma once
@@ -21,8 +23,14 @@
 
 namespace gapless {
 
-enum class LayerTiling : uint8_t { kBf16 = 0, kA8W8 = 1, kA8W8Int8 = 2, kA8W8Split = 3 };
-inline constexpr int kLayerTilingCount = 4;
+enum class LayerTiling : uint8_t {
+  kBf16 = 0,
+  kA8W8 = 1,
+  kA8W8Int8 = 2,
+  kA8W8Split = 3,
+  kA8W8First = 4,
+};
+inline constexpr int kLayerTilingCount = 5;
 std::string_view layer_tiling_name(LayerTiling tiling);
 
 struct LayerGraphArgs {
@@ -35,7 +43,7 @@ struct LayerGraphArgs {
   int64_t intermediate = 17408;
   std::vector<int64_t> lengths = std::vector<int64_t>(16, 4096);  // tokens, one a sequence
   // Tiles that write into one buffer follow each other, as when each is declared to change all of
-  // it: an assumption that explains pypto-lib #665, not a fact about it.
+  // it: an assumption, not a fact about any published layer.
   bool has_serial_tiles = false;
   bool attention_only = false;  // the attention of each layer and its merge, nothing between them
 };
