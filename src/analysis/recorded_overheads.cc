@@ -3,6 +3,7 @@
 #include "analysis/recorded_overheads.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -299,7 +300,7 @@ int64_t scaled_bytes(const VirtualGraph& graph, size_t task, const WhatIf& chang
   const uint32_t kernel = graph.tasks[task].kernel;
   if (kernel >= change.kernel_scale.size()) return graph.bytes[task];
   const double scaled = static_cast<double>(graph.bytes[task]) * change.kernel_scale[kernel];
-  return static_cast<int64_t>(scaled + 0.5);
+  return std::llround(scaled);
 }
 
 // The joined tasks: costs of the first, run time of all, completion of the last.

@@ -29,6 +29,7 @@ RunCommand define_plan_layer(CLI::App& command);
 RunCommand define_report(CLI::App& command);
 RunCommand define_diff(CLI::App& command);
 RunCommand define_whatif(CLI::App& command);
+RunCommand define_calibrate(CLI::App& command);
 RunCommand define_passes(CLI::App& command);
 RunCommand define_align(CLI::App& command);
 RunCommand define_profile(CLI::App& command);

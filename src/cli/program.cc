@@ -37,6 +37,7 @@ constexpr CommandEntry kCommands[] = {
     {"report", "Say where the core time of a step went, and what would change it", define_report},
     {"diff", "Say why one step takes longer than another", define_diff},
     {"whatif", "Replay a step with something changed", define_whatif},
+    {"calibrate", "Fit a simulated device to a recorded trace", define_calibrate},
     {"passes", "Find the forward passes of a capture", define_passes},
     {"align", "Hold a model of a forward pass against what was measured", define_align},
     {"info", "Say what a trace holds", define_info},

@@ -30,6 +30,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -118,7 +119,7 @@ struct WhatIfResult {
 inline int64_t scaled_run_ns(const VirtualTask& task, const WhatIf& change) {
   if (task.kernel >= change.kernel_scale.size()) return task.run_ns;
   const double scaled = static_cast<double>(task.run_ns) * change.kernel_scale[task.kernel];
-  return static_cast<int64_t>(scaled + 0.5);
+  return std::llround(scaled);
 }
 
 // Runs all tasks; implemented in virtual_run.cc. The graph must have no circle, and each class that
