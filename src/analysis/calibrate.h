@@ -20,6 +20,7 @@
 
 #include "analysis/calibrate_samples.h"
 #include "analysis/recorded_graph.h"
+#include "analysis/replay_span.h"
 #include "analysis/step_tasks.h"
 #include "base/result.h"
 #include "sim/device_profile.h"
@@ -82,8 +83,7 @@ struct ReplayLengths {
 
 // Recorded and simulated steps are measured between the same two times.
 struct ReplayCheck {
-  TaskTime from = TaskTime::kStart;  // of the first task: submit, dispatch or start
-  TaskTime to = TaskTime::kEnd;      // of the last: finish or end
+  ReplaySpan span;
   int64_t recorded_ns = 0;
   ReplayLengths before;                  // on the base
   ReplayLengths after;                   // on the fitted profile

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -73,33 +72,11 @@ struct Line {
   }
 };
 
-// From the first task's time to the last one's.
-struct Window {
-  int64_t first_ns = std::numeric_limits<int64_t>::max();
-  int64_t last_ns = std::numeric_limits<int64_t>::min();
-  void add(int64_t begin_ns, int64_t end_ns) {
-    first_ns = std::min(first_ns, begin_ns);
-    last_ns = std::max(last_ns, end_ns);
-  }
-  int64_t length_ns() const { return last_ns - first_ns; }
-};
-
-int64_t simulated_ns(const SimResult& result, TaskTime from, TaskTime to) {
-  Window window;
-  for (const SimRecord& record : result.records) {
-    const int64_t begin_ns = from == TaskTime::kSubmit     ? result.tasks[record.task].submit_ns
-                             : from == TaskTime::kDispatch ? record.dispatch_ns
-                                                           : record.start_ns;
-    window.add(begin_ns, to == TaskTime::kFinish ? record.finish_ns : record.end_ns);
-  }
-  return window.length_ns();
-}
-
 // Of one graph, and of one whose run times depend on the seed.
 class Replays {
  public:
   Replays(const SimGraph& graph, const SimGraph& varied, const ReplayCheck& check)
-      : graph_(graph), varied_(varied), from_(check.from), to_(check.to) {}
+      : graph_(graph), varied_(varied), span_(check.span) {}
 
   Result<ReplayLengths> run(const DeviceProfile& profile) const {
     std::vector<int64_t> lengths;
@@ -107,7 +84,7 @@ class Replays {
       const SimGraph& graph = seed == 1 ? graph_ : varied_;
       const SimResult result =
           GAPLESS_TRY(simulate(profile, graph, {.seed = seed, .has_phases = false}));
-      lengths.push_back(simulated_ns(result, from_, to_));
+      lengths.push_back(simulated_length_ns(result, span_));
     }
     const int64_t plain_ns = lengths.front();
     std::sort(lengths.begin(), lengths.end());
@@ -120,8 +97,7 @@ class Replays {
  private:
   const SimGraph& graph_;
   const SimGraph& varied_;
-  TaskTime from_;
-  TaskTime to_;
+  ReplaySpan span_;
 };
 
 }  // namespace
@@ -165,15 +141,8 @@ Result<ReplayCheck> check_calibration(const Trace& trace, const RecordedStep& st
                 "the tasks have no edges: in what order they could have run is not known");
   }
   ReplayCheck check;
-  check.from = tasks.has_time(TaskTime::kSubmit)     ? TaskTime::kSubmit
-               : tasks.has_time(TaskTime::kDispatch) ? TaskTime::kDispatch
-                                                     : TaskTime::kStart;
-  check.to = tasks.has_time(TaskTime::kFinish) ? TaskTime::kFinish : TaskTime::kEnd;
-  Window window;
-  for (uint32_t task = 0; task < tasks.task_count(); ++task) {
-    window.add(tasks.time_ns(task, check.from), tasks.time_ns(task, check.to));
-  }
-  check.recorded_ns = window.length_ns();
+  check.span = replay_span(tasks);
+  check.recorded_ns = recorded_length_ns(tasks, check.span);
   const int64_t sigma_ns = std::max(calibration.profile.tick_ns / 4, int64_t{1});
   const RecordedGraph varied =
       GAPLESS_TRY(make_recorded_graph(trace, tasks, {.sigma_ns = sigma_ns}));

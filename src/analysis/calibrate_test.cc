@@ -258,8 +258,8 @@ TEST(CalibrationCheck, IsExactWhereThePlanIs) {
   const Result<ReplayCheck> check =
       check_calibration(made.trace, step.steps.front(), step.base, *calibration);
   ASSERT_TRUE(check.has_value()) << check.error().message;
-  EXPECT_EQ(check->from, TaskTime::kSubmit);
-  EXPECT_EQ(check->to, TaskTime::kFinish);
+  EXPECT_EQ(check->span.from, TaskTime::kSubmit);
+  EXPECT_EQ(check->span.to, TaskTime::kFinish);
   EXPECT_EQ(check->recorded_ns, made.result.makespan_ns - made.result.tasks[0].submit_ns);
   EXPECT_EQ(check->before.recorded_runs_ns, check->recorded_ns) << "the base made the trace";
   EXPECT_LE(check->before.least_ns, check->before.median_ns);

@@ -5,53 +5,16 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <limits>
 #include <utility>
 
 #include <fmt/core.h>
 
+#include "analysis/replay_span.h"
 #include "analysis/run_on_threads.h"
 #include "sim/machine.h"
 
 namespace gapless {
 namespace {
-
-// Between which times a run is measured: the earliest that all recorded tasks have, and the latest.
-struct Measure {
-  TaskTime from = TaskTime::kStart;
-  TaskTime to = TaskTime::kEnd;
-};
-
-Measure measure_of(const StepTasks& tasks) {
-  Measure measure;
-  if (tasks.has_time(TaskTime::kDispatch)) measure.from = TaskTime::kDispatch;
-  if (tasks.has_time(TaskTime::kSubmit)) measure.from = TaskTime::kSubmit;
-  if (tasks.has_time(TaskTime::kFinish)) measure.to = TaskTime::kFinish;
-  return measure;
-}
-
-int64_t recorded_span_ns(const StepTasks& tasks, const Measure& measure) {
-  int64_t first_ns = std::numeric_limits<int64_t>::max();
-  int64_t last_ns = std::numeric_limits<int64_t>::min();
-  for (uint32_t task = 0; task < tasks.task_count(); ++task) {
-    first_ns = std::min(first_ns, tasks.time_ns(task, measure.from));
-    last_ns = std::max(last_ns, tasks.time_ns(task, measure.to));
-  }
-  return std::max(last_ns - first_ns, int64_t{0});
-}
-
-int64_t simulated_span_ns(const SimResult& result, const Measure& measure) {
-  int64_t first_ns = std::numeric_limits<int64_t>::max();
-  int64_t last_ns = 0;
-  for (const SimRecord& record : result.records) {
-    const int64_t from_ns = measure.from == TaskTime::kSubmit ? result.tasks[record.task].submit_ns
-                            : measure.from == TaskTime::kDispatch ? record.dispatch_ns
-                                                                  : record.start_ns;
-    first_ns = std::min(first_ns, from_ns);
-    last_ns = std::max(last_ns, measure.to == TaskTime::kFinish ? record.finish_ns : record.end_ns);
-  }
-  return std::max(last_ns - first_ns, int64_t{0});
-}
 
 // That of a simulated trace, so that its blocks vary in the same way again.
 uint64_t seed_of(const Trace& trace) {
@@ -179,8 +142,8 @@ Result<StandardChanges> replay_on_device(const DeviceReplayArgs& args,
                                          std::span<const DeviceChange> changes) {
   std::vector<DeviceChange> all = {{.name = "", .profile = args.profile}};
   all.insert(all.end(), changes.begin(), changes.end());
-  std::vector<Result<int64_t>> spans(all.size(), Result<int64_t>(0));
-  const Measure measure = measure_of(args.tasks);
+  std::vector<Result<int64_t>> lengths(all.size(), Result<int64_t>(0));
+  const ReplaySpan span = replay_span(args.tasks);
   run_on_threads(all.size(), [&](size_t i) {
     const auto run = [&]() -> Result<int64_t> {
       const RecordedGraph recorded = GAPLESS_TRY(make_recorded_graph(
@@ -188,22 +151,22 @@ Result<StandardChanges> replay_on_device(const DeviceReplayArgs& args,
           {.kernel_scale = all[i].kernel_scale, .is_modelled = args.is_modelled}));
       const SimOptions options = {.seed = seed_of(args.trace), .has_phases = false};
       const SimResult result = GAPLESS_TRY(simulate(all[i].profile, recorded.graph, options));
-      return simulated_span_ns(result, measure);
+      return simulated_length_ns(result, span);
     };
-    spans[i] = run();
+    lengths[i] = run();
   });
-  for (const Result<int64_t>& span : spans) {
-    if (!span) return span.error();
+  for (const Result<int64_t>& length : lengths) {
+    if (!length) return length.error();
   }
   StandardChanges table;
   table.recorded_ns = args.tasks.window_ns();
-  const int64_t around_ns = table.recorded_ns - recorded_span_ns(args.tasks, measure);
-  table.replayed_ns = *spans[0] + around_ns;
+  const int64_t around_ns = table.recorded_ns - recorded_length_ns(args.tasks, span);
+  table.replayed_ns = *lengths[0] + around_ns;
   table.error = static_cast<double>(table.replayed_ns - table.recorded_ns) /
                 static_cast<double>(table.recorded_ns);
   if (args.is_modelled) table.memory_bytes_per_s = args.profile.hbm_bytes_per_s;
   for (size_t i = 1; i < all.size(); ++i) {
-    const int64_t makespan_ns = *spans[i] + around_ns;
+    const int64_t makespan_ns = *lengths[i] + around_ns;
     table.changes.push_back({.name = all[i].name,
                              .makespan_ns = makespan_ns,
                              .gain = static_cast<double>(table.replayed_ns - makespan_ns) /

@@ -190,8 +190,8 @@ std::string replay_text(const Calibrated& made) {
   const ReplayCheck& check = *made.check;
   add_fact(text, "recorded",
            fmt::format("{} from the first {} to the last {} of step {}",
-                       format_duration(check.recorded_ns), task_time_name(check.from),
-                       task_time_name(check.to), made.replayed_step));
+                       format_duration(check.recorded_ns), task_time_name(check.span.from),
+                       task_time_name(check.span.to), made.replayed_step));
   const std::string_view recorded_runs = "with recorded run times";
   add_fact(text, "before",
            replay_line(check, check.before, check.before.recorded_runs_ns,
@@ -237,8 +237,8 @@ Json replay_json(const Calibrated& made) {
                 {"most_ns", lengths.most_ns}};
   };
   return {{"step", made.replayed_step},
-          {"from", task_time_name(check.from)},
-          {"to", task_time_name(check.to)},
+          {"from", task_time_name(check.span.from)},
+          {"to", task_time_name(check.span.to)},
           {"recorded_ns", check.recorded_ns},
           {"before", lengths_json(check.before)},
           {"after", lengths_json(check.after)},
