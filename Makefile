@@ -8,6 +8,7 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 CLANG_FORMAT ?= clang-format-14
 RUN_CLANG_TIDY ?= run-clang-tidy-14
+CMAKE_ARGS ?=
 BUILD_ARGS ?=
 CTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -74,5 +75,5 @@ clean: ## remove build/
 	rm -rf build
 
 release:
-	cmake --preset release
+	cmake --preset release $(CMAKE_ARGS)
 	cmake --build --preset release $(BUILD_ARGS)
