@@ -190,6 +190,7 @@ AttentionLaunch launch_of(const CudaAttentionShape& shape, const CudaAttentionCo
           .kv_heads = kv.kv_heads,
           .group_heads = shape.q_heads / kv.kv_heads,
           .chunk_tokens = shape.chunk_tokens,
+          .block_divider = attention_block_divider(blocks_of(shape, config, args)),
           .chunk_divider = attention_divider(shape.chunk_tokens),
           .page_divider = attention_divider(kv.page_tokens),
           .buffers = config.buffers,

@@ -101,17 +101,18 @@ struct Merged {
   }
 };
 
+// A rehearsal does all but store.
 template <typename T>
 __device__ __forceinline__ void store_output(const AttentionLaunch& launch, int64_t element,
-                                             const Merged& merged) {
+                                             const Merged& merged, bool is_rehearsal) {
   const float scale = merged.maximum == -INFINITY ? 0.0f : 1.0f / merged.total;
   const float4 v = {merged.sum.x * scale, merged.sum.y * scale, merged.sum.z * scale,
                     merged.sum.w * scale};
   if (launch.output_is_f32) {
-    reinterpret_cast<float4*>(launch.output)[element / kVectorFloats] = v;
+    if (!is_rehearsal) reinterpret_cast<float4*>(launch.output)[element / kVectorFloats] = v;
   } else {
     const uint2 packed = {pack_pair<T>(v.x, v.y), pack_pair<T>(v.z, v.w)};
-    reinterpret_cast<uint2*>(launch.output)[element / kVectorFloats] = packed;
+    if (!is_rehearsal) reinterpret_cast<uint2*>(launch.output)[element / kVectorFloats] = packed;
   }
 }
 
@@ -184,7 +185,7 @@ struct PartialStage {
 template <int HeadDim>
 __device__ __forceinline__ int64_t first_element(const AttentionLaunch& launch,
                                                  const Cursor& cursor) {
-  return (int64_t{cursor.sequence} * launch.kv_heads + cursor.kv_head) * launch.group_heads *
+  return (int64_t{cursor.sequence()} * launch.kv_heads + cursor.kv_head()) * launch.group_heads *
          HeadDim;
 }
 
@@ -199,7 +200,7 @@ __device__ inline void fold_to_output(const AttentionLaunch& launch, const Curso
     const int dim = i % Threads::kVectors * kVectorFloats;
     const Merged merged = fold_partials<F::kHeadDim>(launch, range, head, dim);
     const int64_t element = first_element<F::kHeadDim>(launch, cursor);
-    store_output<typename F::T>(launch, element + head * F::kHeadDim + dim, merged);
+    store_output<typename F::T>(launch, element + head * F::kHeadDim + dim, merged, false);
   }
 }
 
@@ -225,20 +226,28 @@ __device__ inline void fold_in_place(const AttentionLaunch& launch, const Partia
   }
 }
 
-// What all tile lanes found, for four dims of a head.
+// What all tile lanes found, for four dims of a head. Everything is loaded before anything is used:
+// these warps have nothing else to do while they wait.
 template <typename F>
-__device__ inline Merged merge_lanes(const TileStates<F::kHeadDim>& states, int group_heads,
-                                     int head, int dim) {
+__device__ __forceinline__ Merged merge_lanes(const TileStates<F::kHeadDim>& states,
+                                              int group_heads, int head, int dim) {
+  float maxima[F::kWarps];
+  float totals[F::kWarps];
+  float4 sums[F::kWarps];
+#pragma unroll
+  for (int lane = 0; lane < F::kWarps; ++lane) {
+    maxima[lane] = states.maxima[lane * kMaxGroup + head];
+    totals[lane] = states.totals[lane * kMaxGroup + head];
+    sums[lane] = *reinterpret_cast<const float4*>(states.row(lane, group_heads, head) + dim);
+  }
   Merged merged;
 #pragma unroll
   for (int lane = 0; lane < F::kWarps; ++lane) {
-    merged.maximum = fmaxf(merged.maximum, states.maxima[lane * kMaxGroup + head]);
+    merged.maximum = fmaxf(merged.maximum, maxima[lane]);
   }
-#pragma unroll 4
+#pragma unroll
   for (int lane = 0; lane < F::kWarps; ++lane) {
-    const float* sums = states.row(lane, group_heads, head) + dim;
-    merged.add(states.maxima[lane * kMaxGroup + head], states.totals[lane * kMaxGroup + head],
-               *reinterpret_cast<const float4*>(sums));
+    merged.add(maxima[lane], totals[lane], sums[lane]);
   }
   return merged;
 }
@@ -265,7 +274,7 @@ __device__ __forceinline__ bool ends_row_at(const Cursor& cursor) {
 }
 __device__ __forceinline__ int64_t first_partial(const AttentionLaunch& launch,
                                                  const Schedule& schedule, const Cursor& cursor) {
-  return schedule.partial_begin[cursor.sequence] + int64_t{cursor.kv_head} * cursor.chunk_count;
+  return schedule.partial_begin[cursor.sequence()] + int64_t{cursor.kv_head()} * cursor.chunk_count;
 }
 
 // What a cut pair of one row has left when all chunks before `chunk_end` are there; `front` of them
@@ -286,13 +295,15 @@ __device__ inline bool arrive_last(uint32_t* counter, int arrivals, int expected
   Threads::sync();  // everything that this block wrote comes before the fence
   bool is_last = false;
   if (Threads::index() == 0) {
-    __threadfence();
-    const uint32_t before = atomicAdd(counter, static_cast<uint32_t>(arrivals));
+    // Releases what the block wrote, which the barrier ordered before, and acquires what others
+    // did.
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(counter), "r"(arrivals)
+                 : "memory");
     is_last = before == static_cast<uint32_t>(expected - arrivals);
-    if (is_last) {
-      __threadfence();
-      *counter = 0;  // behind the fence, which would wait for it
-    }
+    if (is_last) *counter = 0;
   }
   return Threads::sync_or(is_last);
 }
@@ -393,12 +404,13 @@ class PairFold {
       row_[i] = Merged();
     }
   }
-  __device__ void store(const AttentionLaunch& launch, const Cursor& cursor) {
+  __device__ void store(const AttentionLaunch& launch, const Cursor& cursor, bool is_rehearsal) {
     const int64_t first = first_element<F::kHeadDim>(launch, cursor);
 #pragma unroll
     for (int i = 0; i < Threads::kCount; ++i) {
       if (!Threads::has_vector(launch, i)) continue;
-      store_output<typename F::T>(launch, first + Threads::vector_of(i) * kVectorFloats, rows_[i]);
+      store_output<typename F::T>(launch, first + Threads::vector_of(i) * kVectorFloats, rows_[i],
+                                  is_rehearsal);
       rows_[i] = Merged();
     }
   }

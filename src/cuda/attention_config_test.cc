@@ -81,6 +81,18 @@ TEST(CudaAttentionConfig, DividesByMultiplying) {
   }
 }
 
+TEST(CudaAttentionConfig, DividesByTheNumberOfBlocks) {
+  for (int blocks = 1; blocks <= 300; ++blocks) {
+    const AttentionBlockDivider divider = attention_block_divider(blocks);
+    const uint64_t divisor = static_cast<uint64_t>(blocks);
+    for (const uint64_t end : {600u, 17450u, 1u << 24, 1u << 31}) {
+      for (uint64_t n = end - 600; n < end; ++n) {
+        ASSERT_EQ(n * divider.factor >> divider.shift, n / divisor) << n << " / " << blocks;
+      }
+    }
+  }
+}
+
 TEST(CudaAttentionConfig, RefusesShapesWithTheirNumbers) {
   CudaAttentionShape shape = qwen_shape();
   shape.kv.dtype = DType::kS8;

@@ -96,22 +96,31 @@ struct SharedMemory {
   __device__ PartialStage partial_stage(const AttentionLaunch& launch) const {
     return {staged, partial_barriers, launch.buffers.staged};
   }
-  // By one warp; the barriers of all rings lie before those of the queries.
-  __device__ void initialise_barriers(const AttentionLaunch& launch) const {
-    const int copies = 2 * F::kWarps * launch.buffers.ring_slots + kAttentionMaxQueryBuffers +
-                       kAttentionPartialBarriers;
-    const uint32_t first = query_barriers - 16 * F::kWarps * launch.buffers.ring_slots;
+  // A warp makes one barrier after the other, and each takes 30 ns: so all warps but the first,
+  // which works on the schedule, make those of their own ring, and the combining warps share the
+  // others.
+  __device__ void initialise_barriers(const AttentionLaunch& launch, int warp) const {
     const int lane = threadIdx.x % kWarpLanes;
-    for (int i = lane; i < copies; i += kWarpLanes) {
-      initialise_barrier(first + 8 * i, kCopyArrivals);
-    }
-    if (lane < launch.buffers.state_buffers) {
-      initialise_barrier(full_barriers + 8 * lane, F::kTileThreads);
-      initialise_barrier(free_barriers + 8 * lane, F::kCombineThreads);
+    const int ring_barriers = 2 * launch.buffers.ring_slots;
+    if (warp == 0) return;
+    if (warp < F::kWarps) {
+      if (lane < ring_barriers) initialise_barrier(ring.barriers + 8 * lane, kCopyArrivals);
+    } else if (warp == F::kWarps) {
+      const uint32_t first_ring = query_barriers - 8 * F::kWarps * ring_barriers;
+      if (lane < ring_barriers) initialise_barrier(first_ring + 8 * lane, kCopyArrivals);
+    } else if (warp == F::kWarps + 2) {
+      if (lane < kAttentionMaxQueryBuffers + kAttentionPartialBarriers)
+        initialise_barrier(query_barriers + 8 * lane, kCopyArrivals);
+    } else if (warp == F::kWarps + 3) {
+      if (lane < launch.buffers.state_buffers) {
+        initialise_barrier(full_barriers + 8 * lane, F::kTileThreads);
+        initialise_barrier(free_barriers + 8 * lane, F::kCombineThreads);
+      }
     }
     publish_barriers();
   }
 };
+static_assert(kAttentionCombineWarps == 4);
 
 // A first look at the page table, so that it is in L2 when the lengths are known.
 __device__ __forceinline__ void prefetch_page_table(const AttentionLaunch& launch) {
@@ -242,10 +251,12 @@ class Combiner {
     ++left_;
   }
   // After the chunk, when its states may be overwritten. `ends_pair`: it is the block's last one.
-  __device__ void finish(const Cursor& cursor, bool ends_pair, CombineRecorder<F>& recorder) {
-    if (holds_front_ && cursor.is_last_chunk()) {
-      recorder.phase(DevicePhase::kStore, cursor.chunk);
-      fold_.store(launch_, cursor);
+  // In a rehearsal there is no chunk yet, and nothing is stored.
+  __device__ void finish(const Cursor& cursor, bool ends_pair, CombineRecorder<F>& recorder,
+                         bool is_rehearsal) {
+    if (is_rehearsal || (holds_front_ && cursor.is_last_chunk())) {
+      if (!is_rehearsal) recorder.phase(DevicePhase::kStore, cursor.chunk);
+      fold_.store(launch_, cursor, is_rehearsal);
       left_ = 0;
     } else if (ends_pair || (!holds_front_ && ends_row_at(cursor))) {
       recorder.phase(DevicePhase::kWaitBlock, cursor.chunk);
@@ -271,7 +282,7 @@ class Combiner {
     }
     fold_.take_over(launch_, left_before(cursor, cursor.chunk_count), stage_);
     fold_.end_row();
-    fold_.store(launch_, cursor);
+    fold_.store(launch_, cursor, false);
   }
 
   const AttentionLaunch& launch_;
@@ -288,7 +299,7 @@ __device__ __forceinline__ void combine_chunks(const AttentionLaunch& launch,
                                                const SharedMemory<F>& shared,
                                                CombineRecorder<F>& recorder) {
   const Schedule& schedule = *shared.schedule;
-  if (schedule.piece.is_empty()) return;
+  if (!schedule.has_room || schedule.piece.is_empty()) return;
   recorder.phase(DevicePhase::kWaitLaunch);
   wait_for_launch_before();
   let_next_launch_start();
@@ -298,23 +309,31 @@ __device__ __forceinline__ void combine_chunks(const AttentionLaunch& launch,
   RingPlace state_place;
   int query_buffer = 0;
   RecordedChunks<F> recorded(launch, schedule);
-  for (Walk walk(schedule); !walk.is_done(); walk.advance(launch, schedule)) {
+  // What comes after the last chunk is gone through once before the first one, while there is
+  // nothing to do, so that it is in the instruction cache when the launch ends.
+  bool is_rehearsal = true;
+#pragma unroll 1
+  for (Walk walk(schedule); !walk.is_done();) {
     const Cursor& cursor = walk.cursor();
     const bool ends_pair = walk.ends_pair(schedule);
-    const bool is_recorded = recorded.next();
-    if (is_recorded) recorder.phase(DevicePhase::kWaitData, cursor.chunk);
-    const uint32_t full_barrier = shared.full_barriers + 8 * state_place.slot;
-    combiner.prepare(cursor, full_barrier, state_place.parity);
-    wait_for_phase(full_barrier, state_place.parity);
-    if (is_recorded) recorder.phase(DevicePhase::kWork, cursor.chunk);
-    if (ends_pair) {  // every warp is done with the queries of this pair
-      start_queries<F>(launch, shared, pairs, query_buffer);
-      if (++query_buffer == launch.buffers.query_buffers) query_buffer = 0;
+    if (!is_rehearsal) {
+      const bool is_recorded = recorded.next();
+      if (is_recorded) recorder.phase(DevicePhase::kWaitData, cursor.chunk);
+      const uint32_t full_barrier = shared.full_barriers + 8 * state_place.slot;
+      combiner.prepare(cursor, full_barrier, state_place.parity);
+      wait_for_phase(full_barrier, state_place.parity);
+      if (is_recorded) recorder.phase(DevicePhase::kWork, cursor.chunk);
+      if (ends_pair) {  // every warp is done with the queries of this pair
+        start_queries<F>(launch, shared, pairs, query_buffer);
+        if (++query_buffer == launch.buffers.query_buffers) query_buffer = 0;
+      }
+      combiner.take(shared.states_in(launch, state_place.slot), cursor);
+      arrive(shared.free_barriers + 8 * state_place.slot);
+      state_place.advance(launch.buffers.state_buffers);
     }
-    combiner.take(shared.states_in(launch, state_place.slot), cursor);
-    arrive(shared.free_barriers + 8 * state_place.slot);
-    state_place.advance(launch.buffers.state_buffers);
-    combiner.finish(cursor, ends_pair, recorder);
+    combiner.finish(cursor, ends_pair, recorder, is_rehearsal);
+    if (!is_rehearsal) walk.advance(launch, schedule);
+    is_rehearsal = false;
   }
 }
 
@@ -326,13 +345,15 @@ __global__ void __launch_bounds__(F::kThreads, 1)
   MainRecorder<F> main_recorder(threadIdx.x == 0);
   main_recorder.begin(launch.recorder, DevicePhase::kSetUp);
   const SharedMemory<F> shared(memory, launch, warp);
-  const int length = launch.has_schedules ? 0 : thread_length(launch);
+  // Two warps work on the schedule while the others make the barriers.
+  constexpr int kPartialWarp = F::kWarps + 1;
+  if (warp != kPartialWarp) shared.initialise_barriers(launch, warp);
+  const int length = launch.has_schedules ? 0 : thread_length(launch, kPartialWarp);
   prefetch_page_table(launch);
-  if (warp == F::kWarps) shared.initialise_barriers(launch);
   if (launch.has_schedules) {
     load_schedule(launch, *shared.schedule);
   } else {
-    make_schedule(launch, *shared.schedule, length);
+    make_schedule(launch, *shared.schedule, length, kPartialWarp);
     if (launch.schedules != nullptr) store_schedule(launch, *shared.schedule);
   }
   if (warp < F::kWarps) {

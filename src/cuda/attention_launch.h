@@ -42,6 +42,11 @@ struct AttentionBuffers {
   int staged = 0;         // partials of other blocks, 2 to kAttentionMaxStaged
 };
 
+struct AttentionBlockDivider {
+  uint32_t factor = 0;
+  int shift = 0;
+};
+
 struct AttentionLaunch {
   const std::byte* pages = nullptr;  // kv_pages.h
   int64_t page_bytes = 0;
@@ -63,7 +68,8 @@ struct AttentionLaunch {
   int kv_heads = 0;
   int group_heads = 0;
   int chunk_tokens = 0;
-  uint32_t chunk_divider = 0;  // attention_divider() of chunk_tokens, and of page_tokens
+  AttentionBlockDivider block_divider;  // attention_block_divider() of the launch's blocks
+  uint32_t chunk_divider = 0;           // attention_divider() of chunk_tokens, and of page_tokens
   uint32_t page_divider = 0;
   AttentionBuffers buffers;
   int used_slots = 0;        // of the ring
@@ -82,6 +88,15 @@ struct AttentionLaunch {
 constexpr uint32_t attention_divider(int divisor) {
   return static_cast<uint32_t>(((uint64_t{1} << 32) + static_cast<uint64_t>(divisor) - 1) /
                                static_cast<uint64_t>(divisor));
+}
+
+// n / blocks for n below 2^31: n times the factor, shifted.
+constexpr AttentionBlockDivider attention_block_divider(int blocks) {
+  const uint64_t divisor = static_cast<uint64_t>(blocks);
+  int shift = 31;
+  while ((divisor << 31) > (uint64_t{1} << shift)) ++shift;
+  const uint64_t factor = ((uint64_t{1} << shift) + divisor - 1) / divisor;
+  return {.factor = static_cast<uint32_t>(factor), .shift = shift};
 }
 
 // Which kernel.

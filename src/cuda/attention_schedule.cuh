@@ -4,14 +4,18 @@
 // device memory: a launch captured in a graph follows the lengths of the moment.
 //
 // All chunks stand in a row, by sequence, kv head and number, and a chunk takes up as many places
-// as it has tiles; a pair (sequence, kv head) has one more. The row is cut into pieces of one size,
-// one a block; a chunk belongs to the block in whose piece it begins. The size is chosen so that a
-// pair stays in one block where that costs no balance. What is computed does not depend on the cut.
-// An empty sequence has one chunk a head, so that somebody writes its zeros.
+// as it has tiles; a pair (sequence, kv head) may have one more. The row is cut into pieces of one
+// size, one a block; a chunk belongs to the block in whose piece it begins. The size is chosen so
+// that a pair stays in one block where that costs no balance. What is computed does not depend on
+// the cut. An empty sequence has one chunk a head, so that somebody writes its zeros.
 //
 // A pair that is cut is finished by the block with its last chunk, which should not have to wait
 // for the others. So a block begins with the front of the pair that it leaves to the next block and
 // ends with the back of the pair that it has from the block before.
+//
+// All of a block waits for this before it loads anything. So it is done by one warp, with as few
+// steps that wait for each other as possible: no division, and what only the combining warps need
+// is worked out by one of them meanwhile.
 
 #pragma once
 
@@ -35,25 +39,35 @@ __device__ __forceinline__ int divide(int value, uint32_t divider) {
 __device__ __forceinline__ int chunks_of(const AttentionLaunch& launch, int tokens) {
   return max(divide(tokens + launch.chunk_tokens - 1, launch.chunk_divider), 1);
 }
-__device__ __forceinline__ int round_up(int value, int unit) {
-  return (value + unit - 1) / unit * unit;
+// The quotient, which is below 2^20, of numbers that are not negative.
+__device__ __forceinline__ int divide_roughly(int value, int divisor) {
+  const int quotient =
+      __float2int_rd(__fdividef(static_cast<float>(value), static_cast<float>(divisor)));
+  const int rest = value - quotient * divisor;  // the quotient may be off by one
+  return quotient + (rest >= divisor ? 1 : 0) - (rest < 0 ? 1 : 0);
+}
+// A block's part of so many places, rounded up.
+__device__ __forceinline__ int block_share(const AttentionLaunch& launch, int places) {
+  const uint32_t value = static_cast<uint32_t>(places) + gridDim.x - 1;
+  return static_cast<int>(uint64_t{value} * launch.block_divider.factor >>
+                          launch.block_divider.shift);
 }
 
 // One chunk, and the way to the next one.
-struct Cursor {
-  int sequence;
-  int kv_head;
+struct alignas(16) Cursor {
+  uint32_t pair;  // sequence and kv head
   int chunk;
   int chunk_count;  // of the sequence
   int length;
 
-  __device__ bool is_same_pair(const Cursor& other) const {
-    return sequence == other.sequence && kv_head == other.kv_head;
+  __device__ static uint32_t pair_of(int sequence, int kv_head) {
+    return static_cast<uint32_t>(sequence) << 16 | static_cast<uint32_t>(kv_head);
   }
+  __device__ int sequence() const { return static_cast<int>(pair >> 16); }
+  __device__ int kv_head() const { return static_cast<int>(pair & 0xffff); }
+  __device__ bool is_same_pair(const Cursor& other) const { return pair == other.pair; }
   __device__ bool is_before(const Cursor& other) const {
-    if (sequence != other.sequence) return sequence < other.sequence;
-    if (kv_head != other.kv_head) return kv_head < other.kv_head;
-    return chunk < other.chunk;
+    return pair != other.pair ? pair < other.pair : chunk < other.chunk;
   }
   __device__ bool is_last_chunk() const { return chunk == chunk_count - 1; }
   __device__ int first_token(const AttentionLaunch& launch) const {
@@ -62,13 +76,15 @@ struct Cursor {
   __device__ int token_count(const AttentionLaunch& launch) const {
     return min(length - first_token(launch), launch.chunk_tokens);
   }
-  __device__ Cursor pair_begin() const { return {sequence, kv_head, 0, chunk_count, length}; }
+  __device__ Cursor at_chunk(int number) const { return {pair, number, chunk_count, length}; }
   __device__ void enter_sequence(const AttentionLaunch& launch, const Schedule& schedule);
   __device__ void advance_pair(const AttentionLaunch& launch, const Schedule& schedule) {
     chunk = 0;
-    if (++kv_head < launch.kv_heads) return;
-    kv_head = 0;
-    ++sequence;
+    if (kv_head() + 1 < launch.kv_heads) {
+      ++pair;
+      return;
+    }
+    pair = pair_of(sequence() + 1, 0);
     enter_sequence(launch, schedule);
   }
 };
@@ -91,20 +107,22 @@ struct Piece {
 inline constexpr int kWalkParts = 3;
 
 // In shared memory.
-struct alignas(8) Schedule {
-  int32_t begin[kAttentionMaxBatch + 1];      // a sequence's first place
-  int32_t partial_begin[kAttentionMaxBatch];  // number of its first partial
-  int32_t length[kAttentionMaxBatch];
-  int32_t pair_end;        // places without a tile behind those of each pair
-  int32_t block_places;    // size of a block's piece; 0 when the workspace is too small
+struct alignas(16) Schedule {
   Piece piece;             // of this block
   Piece walk[kWalkParts];  // the same chunks, in the order in which they are taken
+  int32_t pair_end;        // places without a tile behind those of each pair
+  int32_t block_places;    // size of a block's piece
+  int32_t has_room;        // 0: the workspace is too small, and nothing is done
+  int32_t unused;
+  int32_t begin[kAttentionMaxBatch];          // tiles of a head of all sequences before
+  int32_t partial_begin[kAttentionMaxBatch];  // number of its first partial
+  int32_t length[kAttentionMaxBatch];
 };
 static_assert(sizeof(Schedule) <= kAttentionScheduleBytes);
 
 __device__ __forceinline__ void Cursor::enter_sequence(const AttentionLaunch& launch,
                                                        const Schedule& schedule) {
-  length = sequence < launch.batch ? schedule.length[sequence] : 0;
+  length = sequence() < launch.batch ? schedule.length[sequence()] : 0;
   chunk_count = chunks_of(launch, length);
 }
 
@@ -112,6 +130,7 @@ __device__ __forceinline__ void Cursor::enter_sequence(const AttentionLaunch& la
 class Walk {
  public:
   __device__ explicit Walk(const Schedule& schedule) : cursor_(schedule.walk[0].begin) {
+    if (!schedule.has_room) part_ = kWalkParts;
     skip_empty_parts(schedule);
   }
 
@@ -162,61 +181,56 @@ __device__ inline int checked_length(const AttentionLaunch& launch, int sequence
   return length < 0 ? 0 : launch.max_length;
 }
 
-// What all lengths together say; the same in all lanes.
-struct Totals {
-  int tiles = 0;
-  int longest = 0;  // tiles of a pair
+// What one warp finds out about all sequences together. A thread has some in a row, one where there
+// are no more than threads; its own is the first of them.
+struct Layout {
+  int thread_sequences;
+  int own_sequence;
+  int own_length;
+  int own_begin;  // tiles of a head before it
+  int places;     // of all
+  int pair_end;
+  int block_places;
 
-  // By one warp, from the lengths in the schedule.
-  __device__ Totals(const AttentionLaunch& launch, const Schedule& schedule) {
-    for (int i = threadIdx.x % kWarpLanes; i < launch.batch; i += kWarpLanes) {
-      const int sequence_tiles = tiles_of(schedule.length[i]);
-      tiles += sequence_tiles * launch.kv_heads;
-      longest = max(longest, sequence_tiles);
+  __device__ Layout(const AttentionLaunch& launch, const Schedule& schedule, int length)
+      : thread_sequences((launch.batch + kWarpLanes - 1) / kWarpLanes),
+        own_sequence(threadIdx.x % kWarpLanes * thread_sequences) {
+    if (thread_sequences > 1)
+      length = own_sequence < launch.batch ? schedule.length[own_sequence] : 0;
+    own_length = length;
+    int tiles = own_sequence < launch.batch ? tiles_of(length) : 0;
+    int longest = tiles;
+    for (int i = 1; i < thread_sequences && own_sequence + i < launch.batch; ++i) {
+      const int more = tiles_of(schedule.length[own_sequence + i]);
+      tiles += more;
+      longest = max(longest, more);
     }
-    tiles = __reduce_add_sync(~0u, tiles);
     longest = __reduce_max_sync(~0u, longest);
+    const int tile_end = sum_up_to_lane(tiles);
+    own_begin = tile_end - tiles;
+    cut(launch, __shfl_sync(~0u, tile_end, kWarpLanes - 1) * launch.kv_heads, longest);
+  }
+  __device__ int place_of(const AttentionLaunch& launch, int sequence, int begin) const {
+    return launch.kv_heads * (begin + pair_end * sequence);
+  }
+  // Which lanes begin at the place or before it.
+  __device__ uint32_t lanes_to(const AttentionLaunch& launch, int place) const {
+    const bool is_there = own_sequence < launch.batch;
+    return __ballot_sync(~0u, is_there && place_of(launch, own_sequence, own_begin) <= place);
+  }
+
+ private:
+  __device__ void cut(const AttentionLaunch& launch, int tiles, int longest) {
+    const int share = block_share(launch, tiles);
+    const int whole_pairs = divide_roughly(share + longest - 1, longest) * longest;
+    const bool is_whole = static_cast<float>(share) >= kWholePairShare * whole_pairs;
+    // Where blocks have one chunk or two, places without tiles would give some of them one more.
+    const bool is_small = share <= 2 * launch.chunk_tokens / kAttentionTileTokens;
+    pair_end = is_whole || is_small ? 0 : launch.pair_tiles;
+    places = tiles + pair_end * launch.batch * launch.kv_heads;
+    block_places = is_whole ? whole_pairs : block_share(launch, places);
   }
 };
-
-// By one warp, from the lengths in the schedule.
-__device__ inline void add_up_lengths(const AttentionLaunch& launch, Schedule& schedule) {
-  const int lane = threadIdx.x % kWarpLanes;
-  const int blocks = static_cast<int>(gridDim.x);
-  const Totals totals(launch, schedule);
-  const int share = (totals.tiles + blocks - 1) / blocks;
-  const int whole_pairs = round_up(share, totals.longest);
-  const bool is_whole = static_cast<float>(share) >= kWholePairShare * whole_pairs;
-  const int pair_end = is_whole ? 0 : launch.pair_tiles;
-  int place_sum = 0;
-  int partial_sum = 0;
-#pragma unroll 1
-  for (int first = 0; first < launch.batch; first += kWarpLanes) {
-    const int sequence = first + lane;
-    const bool is_there = sequence < launch.batch;
-    const int length = is_there ? schedule.length[sequence] : 0;
-    const int chunks = chunks_of(launch, length);
-    const int places = is_there ? (tiles_of(length) + pair_end) * launch.kv_heads : 0;
-    const int partials = chunks > 1 ? chunks * launch.kv_heads : 0;
-    const int place_end = place_sum + sum_up_to_lane(places);
-    const int partial_end = partial_sum + sum_up_to_lane(partials);
-    if (is_there) {
-      schedule.begin[sequence] = place_end - places;
-      schedule.partial_begin[sequence] = partial_end - partials;
-    }
-    place_sum = __shfl_sync(~0u, place_end, kWarpLanes - 1);
-    partial_sum = __shfl_sync(~0u, partial_end, kWarpLanes - 1);
-  }
-  if (lane == 0) {
-    const bool has_room = partial_sum <= launch.partial_capacity;
-    if (!has_room) atomicOr(launch.status, kAttentionNoWorkspace);
-    const int cut_share = (place_sum + blocks - 1) / blocks;
-    schedule.begin[launch.batch] = place_sum;
-    schedule.pair_end = pair_end;
-    schedule.block_places = !has_room ? 0 : is_whole ? whole_pairs : cut_share;
-  }
-  __syncwarp();
-}
 
 // The first chunk of a pair that begins at the pair's `place` or behind it.
 __device__ __forceinline__ int chunk_in_pair(const AttentionLaunch& launch, int place) {
@@ -227,108 +241,156 @@ __device__ __forceinline__ int chunk_in_pair(const AttentionLaunch& launch, int 
 __device__ inline int front_chunks(const AttentionLaunch& launch, const Schedule& schedule,
                                    const Cursor& pair) {
   const int pair_places = tiles_of(pair.length) + schedule.pair_end;
-  const int begin = schedule.begin[pair.sequence] + pair.kv_head * pair_places;
+  const int sequence = pair.sequence();
+  const int begin = launch.kv_heads * (schedule.begin[sequence] + schedule.pair_end * sequence) +
+                    pair.kv_head() * pair_places;
   const int in_piece = begin % schedule.block_places;
   const int in_block = min(schedule.block_places - in_piece, pair_places);
   return min(chunk_in_pair(launch, in_block), pair.chunk_count);
 }
 
-// The last sequence that begins at `place` or before it; the place is the same in all lanes.
-__device__ __forceinline__ int sequence_at(const AttentionLaunch& launch, const Schedule& schedule,
-                                           int place) {
-  int sequence = 0;
-  for (int first = 1; first <= launch.batch; first += kWarpLanes) {
-    const int i = first + threadIdx.x % kWarpLanes;
-    sequence += __popc(__ballot_sync(~0u, i <= launch.batch && schedule.begin[i] <= place));
-  }
-  return sequence;
-}
-
-// The first chunk that begins at `place` or behind it.
+// By a warp: the first chunk that begins at `place` or behind it. `holder` is the lane that has its
+// sequence; both may differ from lane to lane.
 __device__ __forceinline__ Cursor chunk_from(const AttentionLaunch& launch,
-                                             const Schedule& schedule, int sequence, int place) {
-  Cursor cursor = {sequence, 0, 0, 1, 0};
-  cursor.enter_sequence(launch, schedule);
-  if (sequence == launch.batch) return cursor;
-  const int pair_places = tiles_of(cursor.length) + schedule.pair_end;
-  const int in_sequence = place - schedule.begin[sequence];
-  cursor.kv_head = in_sequence / pair_places;
-  cursor.chunk = chunk_in_pair(launch, in_sequence - cursor.kv_head * pair_places);
-  if (cursor.chunk >= cursor.chunk_count) cursor.advance_pair(launch, schedule);
+                                             const Schedule& schedule, const Layout& layout,
+                                             int place, int holder) {
+  int sequence = holder * layout.thread_sequences;
+  int begin = __shfl_sync(~0u, layout.own_begin, holder);
+  int length = __shfl_sync(~0u, layout.own_length, holder);
+  for (int i = 1; i < layout.thread_sequences && sequence + 1 < launch.batch; ++i) {
+    const int next = begin + tiles_of(length);
+    if (layout.place_of(launch, sequence + 1, next) > place) break;
+    begin = next;
+    length = schedule.length[++sequence];
+  }
+  const int pair_places = tiles_of(length) + layout.pair_end;
+  const int in_sequence = place - layout.place_of(launch, sequence, begin);
+  const int kv_head = divide_roughly(in_sequence, pair_places);
+  const int chunk = chunk_in_pair(launch, in_sequence - kv_head * pair_places);
+  Cursor cursor = {Cursor::pair_of(sequence, kv_head), chunk, chunks_of(launch, length), length};
+  if (place == layout.places) return {Cursor::pair_of(launch.batch, 0), 0, 1, 0};
+  if (chunk >= cursor.chunk_count) cursor.advance_pair(launch, schedule);
   return cursor;
 }
 
-// By one warp, begin and end of the piece side by side. Then, in the order in which they are taken:
-// the front of a pair that goes on in another block, what the block has alone, the back of a pair.
-__device__ inline void make_walk(const AttentionLaunch& launch, Schedule& schedule) {
-  const int lane = threadIdx.x % kWarpLanes;
-  const int64_t places = schedule.begin[launch.batch];
-  const int64_t block_place = int64_t{blockIdx.x} * schedule.block_places;
-  const int begin_place = static_cast<int>(min(block_place, places));
-  const int end_place = static_cast<int>(min(block_place + schedule.block_places, places));
-  const int begin_sequence = sequence_at(launch, schedule, begin_place);
-  const int end_sequence = sequence_at(launch, schedule, end_place);
-  if (lane < 2) {
-    Cursor& cursor = lane == 0 ? schedule.piece.begin : schedule.piece.end;
-    cursor = chunk_from(launch, schedule, lane == 0 ? begin_sequence : end_sequence,
-                        lane == 0 ? begin_place : end_place);
-  }
-  __syncwarp();
-  if (lane != 0) return;
+// By one lane, from the piece, in the order in which they are taken: the front of a pair that goes
+// on in another block, what the block has alone, the back of a pair.
+__device__ __forceinline__ void make_walk(const AttentionLaunch& launch, Schedule& schedule) {
   const Cursor begin = schedule.piece.begin;
   const Cursor end = schedule.piece.end;
+  const bool is_inside = begin.chunk > 0;
   const bool is_one_pair = begin.is_same_pair(end);
   const bool cuts_last = end.chunk > 0 && !is_one_pair;
-  const bool is_back_only = begin.chunk > 0 && is_one_pair;
+  const bool is_back_only = is_inside && is_one_pair;
   Cursor second = begin;  // the first pair that begins here
-  if (begin.chunk > 0) second.advance_pair(launch, schedule);
-  const Cursor own_end = cuts_last ? end.pair_begin() : end;
+  if (is_inside) second.advance_pair(launch, schedule);
+  const Cursor own_end = cuts_last ? end.at_chunk(0) : end;
   schedule.walk[0] = {own_end, cuts_last ? end : own_end};
   schedule.walk[1] = {is_back_only ? end : second, is_back_only ? end : own_end};
   schedule.walk[2] = {begin, is_back_only ? end : second};
 }
 
-// A thread has one sequence at most: blocks have 256 threads or more.
-static_assert(kAttentionMaxBatch <= 256);
-__device__ inline int thread_length(const AttentionLaunch& launch) {
-  const int sequence = threadIdx.x;
-  return sequence < launch.batch ? checked_length(launch, sequence) : 0;
+// By one warp, begin and end of the piece side by side.
+__device__ __forceinline__ void take_piece(const AttentionLaunch& launch, Schedule& schedule,
+                                           int length) {
+  const int lane = threadIdx.x % kWarpLanes;
+  const bool is_begin = lane < kWarpLanes / 2;
+  const Layout layout(launch, schedule, length);
+  const int64_t block_place = int64_t{blockIdx.x} * layout.block_places;
+  const int begin_place = static_cast<int>(min(block_place, int64_t{layout.places}));
+  const int end_place =
+      static_cast<int>(min(block_place + layout.block_places, int64_t{layout.places}));
+  const int begin_holder = __popc(layout.lanes_to(launch, begin_place)) - 1;
+  const int end_holder = __popc(layout.lanes_to(launch, end_place)) - 1;
+  const Cursor cursor = chunk_from(launch, schedule, layout, is_begin ? begin_place : end_place,
+                                   is_begin ? begin_holder : end_holder);
+  if (lane == 0) {
+    schedule.pair_end = layout.pair_end;
+    schedule.block_places = layout.block_places;
+    schedule.piece.begin = cursor;
+  } else if (lane == kWarpLanes / 2) {
+    schedule.piece.end = cursor;
+  }
+  __syncwarp();
+  if (lane == 0) make_walk(launch, schedule);
 }
 
-// By the whole block, each thread with its thread_length(); ends with a barrier. All blocks wait
-// for this before they load anything else.
-__device__ inline void make_schedule(const AttentionLaunch& launch, Schedule& schedule,
-                                     int length) {
+// By one warp, each lane with the length of the sequence of its number, which says all where there
+// are no more sequences than lanes: what only the combining warps want to know.
+__device__ __forceinline__ void number_partials(const AttentionLaunch& launch, Schedule& schedule,
+                                                int length) {
+  const int lane = threadIdx.x % kWarpLanes;
+  int tile_sum = 0;
+  int partial_sum = 0;
+#pragma unroll 1
+  for (int first = 0; first < launch.batch; first += kWarpLanes) {
+    const int sequence = first + lane;
+    const bool is_there = sequence < launch.batch;
+    if (launch.batch > kWarpLanes && is_there) length = schedule.length[sequence];
+    const int chunks = is_there ? chunks_of(launch, length) : 0;
+    const int tiles = is_there ? tiles_of(length) : 0;
+    const int partials = chunks > 1 ? chunks * launch.kv_heads : 0;
+    const int tile_end = tile_sum + sum_up_to_lane(tiles);
+    const int partial_end = partial_sum + sum_up_to_lane(partials);
+    if (is_there) {
+      schedule.begin[sequence] = tile_end - tiles;
+      schedule.partial_begin[sequence] = partial_end - partials;
+    }
+    tile_sum = __shfl_sync(~0u, tile_end, kWarpLanes - 1);
+    partial_sum = __shfl_sync(~0u, partial_end, kWarpLanes - 1);
+  }
+  const bool has_room = partial_sum <= launch.partial_capacity;
+  if (lane == 0) {
+    if (!has_room) atomicOr(launch.status, kAttentionNoWorkspace);
+    schedule.has_room = has_room ? 1 : 0;
+  }
+}
+
+// The length that a thread looks after. Where there are no more sequences than lanes, the two warps
+// that work on the schedule have all of them.
+__device__ __forceinline__ int thread_length(const AttentionLaunch& launch, int partial_warp) {
+  const int warp = threadIdx.x / kWarpLanes;
+  const bool has_any = launch.batch > kWarpLanes || warp == 0 || warp == partial_warp;
+  const int sequence = launch.batch > kWarpLanes ? threadIdx.x : threadIdx.x % kWarpLanes;
+  return has_any && sequence < launch.batch ? checked_length(launch, sequence) : 0;
+}
+
+// A thread has one sequence at most: blocks have 256 threads or more.
+static_assert(kAttentionMaxBatch <= 256);
+
+// By the whole block, each thread with its thread_length(); ends with a barrier. `partial_warp` is
+// not the first one.
+__device__ inline void make_schedule(const AttentionLaunch& launch, Schedule& schedule, int length,
+                                     int partial_warp) {
+  const int warp = threadIdx.x / kWarpLanes;
   if (threadIdx.x < launch.batch) schedule.length[threadIdx.x] = length;
   if (launch.batch > kWarpLanes) {
     __syncthreads();
   } else {
     __syncwarp();  // the first warp has all lengths
   }
-  if (threadIdx.x < kWarpLanes) {
-    add_up_lengths(launch, schedule);
-    make_walk(launch, schedule);
-  }
+  if (warp == 0) take_piece(launch, schedule, length);
+  if (warp == partial_warp) number_partials(launch, schedule, length);
   __syncthreads();
 }
 
-// Schedules lie in units of 8 bytes.
-static_assert(sizeof(Schedule) % sizeof(uint2) == 0);
-inline constexpr int kScheduleUnits = sizeof(Schedule) / sizeof(uint2);
+// Schedules lie in units of 16 bytes.
+static_assert(sizeof(Schedule) % sizeof(uint4) == 0);
+inline constexpr int kScheduleUnits = sizeof(Schedule) / sizeof(uint4);
 
-__device__ __forceinline__ uint2* stored_schedule(const AttentionLaunch& launch) {
-  return reinterpret_cast<uint2*>(launch.schedules + blockIdx.x * kAttentionScheduleBytes);
+__device__ __forceinline__ uint4* stored_schedule(const AttentionLaunch& launch) {
+  return reinterpret_cast<uint4*>(launch.schedules + blockIdx.x * kAttentionScheduleBytes);
 }
 // By the whole block, behind make_schedule().
 __device__ inline void store_schedule(const AttentionLaunch& launch, const Schedule& schedule) {
-  const uint2* source = reinterpret_cast<const uint2*>(&schedule);
+  const uint4* source = reinterpret_cast<const uint4*>(&schedule);
   for (int i = threadIdx.x; i < kScheduleUnits; i += blockDim.x) {
     stored_schedule(launch)[i] = source[i];
   }
 }
 // In its place: one way to L2 instead of all that. Ends with a barrier.
 __device__ inline void load_schedule(const AttentionLaunch& launch, Schedule& schedule) {
-  uint2* target = reinterpret_cast<uint2*>(&schedule);
+  uint4* target = reinterpret_cast<uint4*>(&schedule);
   for (int i = threadIdx.x; i < kScheduleUnits; i += blockDim.x) {
     target[i] = __ldcg(stored_schedule(launch) + i);
   }

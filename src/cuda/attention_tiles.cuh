@@ -138,8 +138,8 @@ class TileSource {
     const int token = cursor.first_token(launch_) + tile * kAttentionTileTokens;
     const int place = divide(token, launch_.page_divider);
     const int in_page = token - place * launch_.page_tokens;
-    next_offset_ = 2 * launch_.block_bytes * cursor.kv_head + in_page * F::kRowBytes;
-    next_page_ = __ldg(launch_.page_table + cursor.sequence * launch_.page_table_stride + place);
+    next_offset_ = 2 * launch_.block_bytes * cursor.kv_head() + in_page * F::kRowBytes;
+    next_page_ = __ldg(launch_.page_table + cursor.sequence() * launch_.page_table_stride + place);
   }
 
   __device__ void take_next_chunk() {

@@ -181,6 +181,7 @@ __device__ __forceinline__ void bring_line_into_l2(const void* address) {
 // stops with an error after a second or more instead of waiting for ever.
 __device__ __forceinline__ void wait_for_phase(uint32_t barrier, uint32_t parity) {
   constexpr int kMaxTries = 1 << 26;
+#pragma unroll 1  // each copy of the loop would be 32 of them
   for (int tries = 0; tries < kMaxTries; ++tries) {
     uint32_t is_done;
 #if __CUDA_ARCH__ >= 900
