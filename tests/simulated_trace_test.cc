@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <random>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -60,6 +61,40 @@ TEST(SimulatedTrace, ReplaysUnchanged) {
   const Result<StepReport> report = make_step_report(made.trace, "sim", options);
   ASSERT_TRUE(report.has_value());
   EXPECT_TRUE(report->changes.has_value()) << "more than 5 % off";
+}
+
+// A slow orchestrator uses few cores, whose tasks are not bound to them for that; and tasks that
+// are all there at once share the memory. The truth is the same layer with free submits.
+TEST(SimulatedTrace, OfASlowOrchestratorTellsWhatSubmissionCosts) {
+  Result<SimGraph> graph = make_layer_graph({});
+  ASSERT_TRUE(graph.has_value());
+  const TracedSim slow =
+      traced_sim(changed_profile("ascend-910b", {"orchestrator.submit_ns=6000"}), *graph);
+  const TracedSim free =
+      traced_sim(changed_profile("ascend-910b", {"orchestrator.submit_ns=0"}), *graph);
+  const Result<StepReport> report = make_step_report(slow.trace, "sim");
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  ASSERT_TRUE(report->efficiencies.has_value());
+  ASSERT_GT(slow.result.makespan_ns, 2 * free.result.makespan_ns);
+  EXPECT_NEAR(static_cast<double>(report->efficiencies->at_once_ns),
+              static_cast<double>(free.result.makespan_ns),
+              0.1 * static_cast<double>(free.result.makespan_ns));
+  EXPECT_NE(report->verdict.find("the loss is submission: "), std::string::npos) << report->verdict;
+}
+
+// The layer reads at 88 % of the memory's rate: more cores do not make it 26 % faster.
+TEST(SimulatedTrace, MoreCoresShareTheMemory) {
+  const TracedSim made = traced_sim_layer();
+  const Result<StepReport> report = make_step_report(made.trace, "sim");
+  ASSERT_TRUE(report.has_value());
+  ASSERT_TRUE(report->changes.has_value());
+  bool has_row = false;
+  for (const StandardChange& change : report->changes->changes) {
+    if (change.name != "twice the cube cores") continue;
+    has_row = true;
+    EXPECT_LT(change.gain, 0.08);
+  }
+  EXPECT_TRUE(has_row);
 }
 
 }  // namespace

@@ -16,7 +16,8 @@
 namespace gapless {
 namespace {
 
-constexpr int64_t kOutlierRanges = 10;  // interquartile ranges off the median
+constexpr int64_t kOutlierRanges = 10;   // interquartile ranges off the median
+constexpr uint64_t kOutliersOneIn = 50;  // of more runs than these none is an outlier
 
 // What no trace of tasks tells, by the begin of its key.
 struct Untold {
@@ -203,15 +204,21 @@ class Calibrator {
                      .spread = spread};
     const int64_t range_ns =
         std::max({spread.upper - spread.lower, samples_.tick_ns, spread.median / 20});
+    const auto is_far = [&](int64_t run_ns) {
+      return std::abs(run_ns - spread.median) > kOutlierRanges * range_ns;
+    };
+    fit.outlier_count = static_cast<uint64_t>(
+        std::count_if(samples.values().begin(), samples.values().end(), is_far));
+    // Many of them are not single runs but what the kernel does.
+    if (fit.outlier_count > std::max(samples.count() / kOutliersOneIn, uint64_t{1})) {
+      fit.outlier_count = 0;
+    }
     double sum = 0.0;
     double squares = 0.0;
     double count = 0.0;
     for (const int64_t run_ns : samples.values()) {
+      if (fit.outlier_count > 0 && is_far(run_ns)) continue;
       const int64_t offset_ns = run_ns - spread.median;
-      if (std::abs(offset_ns) > kOutlierRanges * range_ns) {
-        ++fit.outlier_count;
-        continue;
-      }
       sum += static_cast<double>(offset_ns);
       squares += static_cast<double>(offset_ns) * static_cast<double>(offset_ns);
       count += 1.0;

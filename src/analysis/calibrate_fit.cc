@@ -179,7 +179,7 @@ class Fitter {
       keep_few("orchestrator.submit_ns", all.count(), "gaps between two submits");
       return keep_few("orchestrator.edge_ns", all.count(), "gaps between two submits");
     }
-    if (!fit_submit_edges(gaps, all)) set_submit(all, gaps.begin()->first, gaps.size() > 1);
+    if (!fit_submit_edges(gaps, all)) set_submit(gaps, all);
   }
 
   // Whether the number of producers can be told to cost something.
@@ -205,20 +205,37 @@ class Fitter {
     return true;
   }
 
-  // Where producers vary and cost nothing that can be seen, an edge is free.
-  void set_submit(const Samples& all, int64_t producers, bool has_several) {
-    const int64_t edges_ns = has_several ? 0 : producers * base_.submit_edge_ns;
-    set("orchestrator.submit_ns", all.middle(tick_ns_) - edges_ns,
-        fmt::format("median of {}: gaps between two submits{}", all.count(),
+  // Where producers vary and cost nothing that can be seen, an edge is free. Numbers of producers
+  // that hardly a task has say nothing.
+  void set_submit(const std::map<int64_t, Samples>& gaps, const Samples& all) {
+    auto most = gaps.begin();
+    size_t known_count = 0;
+    for (auto one = gaps.begin(); one != gaps.end(); ++one) {
+      if (one->second.has_enough()) ++known_count;
+      if (one->second.count() > most->second.count()) most = one;
+    }
+    const bool has_several = known_count > 1;
+    const Samples& used = has_several ? all : most->second;
+    const int64_t edges_ns = has_several ? 0 : most->first * base_.submit_edge_ns;
+    if (!used.has_enough()) {
+      keep_few("orchestrator.submit_ns", used.count(), "gaps with the same number of producers");
+      return keep_few("orchestrator.edge_ns", used.count(),
+                      "gaps with the same number of producers");
+    }
+    set("orchestrator.submit_ns", used.middle(tick_ns_) - edges_ns,
+        fmt::format("median of {}: gaps between two submits{}", used.count(),
                     edges_ns == 0 ? "" : ", less edge_ns of their producers"),
-        all.spread());
+        used.spread());
     if (has_several) {
       return set("orchestrator.edge_ns", 0, "gaps between submits do not grow with the producers",
-                 all.spread());
+                 used.spread());
     }
+    const std::string producers = counted(static_cast<uint64_t>(most->first), "producer");
     keep("orchestrator.edge_ns",
-         fmt::format("every task has {}", counted(static_cast<uint64_t>(producers), "producer")),
-         all.spread());
+         gaps.size() == 1
+             ? fmt::format("every task has {}", producers)
+             : fmt::format("only tasks with {} are as many as {}", producers, kFewestSamples),
+         used.spread());
   }
 
   void fit_polls() {

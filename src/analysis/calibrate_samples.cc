@@ -19,14 +19,22 @@ int64_t nth_of(std::vector<int64_t>& values, size_t index) {
   return values[index];
 }
 
-// What the times of one task on its core tell.
+// Whether the window has cut nothing off.
+bool is_whole(const Trace& trace, const StepTasks& tasks, uint32_t task) {
+  const uint32_t row = tasks.row(task);
+  return trace.tasks.at(TaskTime::kStart)[row] == tasks.start_ns(task) &&
+         trace.tasks.at(TaskTime::kEnd)[row] == tasks.end_ns(task);
+}
+
+// What the times of one task on its core tell. Of a task that the window cuts, nothing.
 class CoreSampler {
  public:
-  CoreSampler(const StepTasks& tasks, CalibrationSamples& samples)
-      : tasks_(tasks), samples_(samples) {}
+  CoreSampler(const Trace& trace, const StepTasks& tasks, CalibrationSamples& samples)
+      : trace_(trace), tasks_(tasks), samples_(samples) {}
 
   void add_core(std::span<const uint32_t> list) {
     for (size_t i = 0; i < list.size(); ++i) {
+      if (!is_whole(trace_, tasks_, list[i])) continue;
       add_handoff(list[i], i == 0 ? kNoIndex : list[i - 1]);
       add_wait(list[i], i + 1 == list.size() ? kNoIndex : list[i + 1]);
     }
@@ -114,27 +122,21 @@ class CoreSampler {
 
   static constexpr int64_t kArrivalNs = 5'000;  // by then a dispatch has long arrived
 
+  const Trace& trace_;
   const StepTasks& tasks_;
   CalibrationSamples& samples_;
 };
 
-void add_ticks(const StepTasks& tasks, CalibrationSamples& samples) {
+void add_ticks(const Trace& trace, const StepTasks& tasks, CalibrationSamples& samples) {
   int64_t first_ns = kAbsent;
   for (size_t which = 0; which < kTaskTimeCount; ++which) {
     for (uint32_t task = 0; task < tasks.task_count(); ++task) {
       const int64_t time_ns = tasks.time_ns(task, static_cast<TaskTime>(which));
-      if (time_ns == kAbsent) continue;
+      if (time_ns == kAbsent || !is_whole(trace, tasks, task)) continue;
       if (first_ns == kAbsent) first_ns = time_ns;
       samples.tick_ns = std::gcd(samples.tick_ns, time_ns - first_ns);
     }
   }
-}
-
-// Whether the window has cut nothing off.
-bool is_whole(const Trace& trace, const StepTasks& tasks, uint32_t task) {
-  const uint32_t row = tasks.row(task);
-  return trace.tasks.at(TaskTime::kStart)[row] == tasks.start_ns(task) &&
-         trace.tasks.at(TaskTime::kEnd)[row] == tasks.end_ns(task);
 }
 
 }  // namespace
@@ -203,11 +205,11 @@ std::vector<int64_t> finish_times(const RecordedStep& step) {
 
 void add_core_samples(const Trace& trace, const RecordedStep& step, CalibrationSamples& samples) {
   const StepTasks& tasks = *step.tasks;
-  CoreSampler sampler(tasks, samples);
+  CoreSampler sampler(trace, tasks, samples);
   for (uint32_t core = 0; core < tasks.core_count(); ++core) {
     sampler.add_core(tasks.tasks_of_core(core));
   }
-  add_ticks(tasks, samples);
+  add_ticks(trace, tasks, samples);
   samples.window_ns += tasks.window_ns();
   if (trace.tasks.bytes.empty()) return;
   for (uint32_t task = 0; task < tasks.task_count(); ++task) {

@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include "analysis/recorded_overheads.h"
 #include "analysis/replay_span.h"
 #include "analysis/run_on_threads.h"
 #include "sim/machine.h"
@@ -16,15 +17,15 @@
 namespace gapless {
 namespace {
 
-// That of a simulated trace, so that its blocks vary in the same way again.
-uint64_t seed_of(const Trace& trace) {
+// That of a simulated step, so that its blocks vary in the same way again.
+uint64_t seed_of(const Trace& trace, uint32_t step) {
   uint64_t seed = 1;
   for (const Property& property : trace.properties) {
     if (property.key != "seed") continue;
     const char* const end = property.value.data() + property.value.size();
     std::from_chars(property.value.data(), end, seed);
   }
-  return seed;
+  return seed + step;
 }
 
 void set_zero(DeviceProfile& profile, std::span<int64_t DeviceProfile::*const> members) {
@@ -72,6 +73,18 @@ DeviceChange with_zero(const DeviceProfile& profile, std::string name, const Wha
   if (change.zero_handoff) set_zero(made.profile, kHandoff);
   if (change.zero_submit) set_zero(made.profile, kSubmit);
   return made;
+}
+
+Result<void> check_scales(const Trace& trace, std::span<const DeviceChange> changes) {
+  for (const DeviceChange& change : changes) {
+    for (uint32_t kernel = 0; kernel < change.kernel_scale.size(); ++kernel) {
+      const double scale = change.kernel_scale[kernel];
+      if (scale >= 0.0 && scale <= kMaxScale) continue;
+      return fail(ErrorCode::kInvalidInput, "{} is scaled by {}, which is not within 0 to {}",
+                  trace.names[kernel], scale, kMaxScale);
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -140,6 +153,8 @@ std::vector<DeviceChange> standard_device_changes(const DeviceProfile& profile, 
 
 Result<StandardChanges> replay_on_device(const DeviceReplayArgs& args,
                                          std::span<const DeviceChange> changes) {
+  GAPLESS_TRY(check_order_known(args.tasks));
+  GAPLESS_TRY(check_scales(args.trace, changes));
   std::vector<DeviceChange> all = {{.name = "", .profile = args.profile}};
   all.insert(all.end(), changes.begin(), changes.end());
   std::vector<Result<int64_t>> lengths(all.size(), Result<int64_t>(0));
@@ -149,7 +164,7 @@ Result<StandardChanges> replay_on_device(const DeviceReplayArgs& args,
       const RecordedGraph recorded = GAPLESS_TRY(make_recorded_graph(
           args.trace, args.tasks,
           {.kernel_scale = all[i].kernel_scale, .is_modelled = args.is_modelled}));
-      const SimOptions options = {.seed = seed_of(args.trace), .has_phases = false};
+      const SimOptions options = {.seed = seed_of(args.trace, args.step), .has_phases = false};
       const SimResult result = GAPLESS_TRY(simulate(all[i].profile, recorded.graph, options));
       return simulated_length_ns(result, span);
     };

@@ -52,9 +52,11 @@ struct DeviceReplayArgs {
   // Run times follow from bytes and operations, and cores share the device's memory, instead of
   // what was recorded. Error when a task has neither.
   bool is_modelled = false;
+  uint32_t step = 0;  // of a simulated trace: each step has a seed of its own
 };
 
-// The table of what-if, on the device. Times from the last recorded time of a task to the end of
+// The table of what-if, on the device. Error as of replay_tasks when the order of the tasks cannot
+// be known. Times from the last recorded time of a task to the end of
 // the step, and from its begin to the first, are as recorded.
 Result<StandardChanges> replay_on_device(const DeviceReplayArgs& args,
                                          std::span<const DeviceChange> changes);

@@ -149,6 +149,104 @@ TEST(DeviceReplay, CannotModelTasksWithoutBytes) {
             "task row 0 (kernel) has neither bytes nor operations: its time cannot be modelled");
 }
 
+TEST(DeviceReplay, TakesACostColumnThatIsAlone) {
+  Trace trace = hand_trace({{.core = 0, .start_ns = 0, .end_ns = 100, .submit_ns = 0}}, 1);
+  const StepTasks tasks = make_step_tasks(trace, {0, 100});
+  const DeviceProfile profile =
+      expect_value(profile_for_step(expect_value(find_profile("ideal-910b")), tasks));
+  trace.tasks.bytes = {1000};  // 1000 bytes at 100 GB/s
+  trace.tasks.flops = {};
+  EXPECT_EQ(expect_value(replay_on_device({trace, tasks, profile, true}, {})).replayed_ns, 10);
+  trace.tasks.bytes = {};
+  trace.tasks.flops = {14'745'600};
+  EXPECT_EQ(expect_value(replay_on_device({trace, tasks, profile, true}, {})).replayed_ns, 1000);
+}
+
+TEST(DeviceReplay, CannotBeWithoutAnOrder) {
+  const Trace trace = hand_trace(
+      {{.core = 0, .start_ns = 0, .end_ns = 100}, {.core = 0, .start_ns = 100, .end_ns = 200}}, 1);
+  const StepTasks tasks = make_step_tasks(trace, {0, 200});
+  const DeviceProfile profile =
+      expect_value(profile_for_step(expect_value(find_profile("ideal-910b")), tasks));
+  const Result<StandardChanges> table = replay_on_device({trace, tasks, profile, false}, {});
+  ASSERT_FALSE(table.has_value());
+  EXPECT_EQ(table.error().message,
+            "2 tasks have no edges and no ready or submit times: who waited for whom cannot be "
+            "known");
+}
+
+// A window from the first dispatch to the last end, as of a step that was not recorded: submits and
+// finishes outside of it are no part of the length.
+TEST(DeviceReplay, IsMeasuredWithinTheWindow) {
+  std::vector<HandTask> list;
+  for (uint32_t i = 0; i < 10; ++i) {
+    const int64_t start_ns = 1000 + 100 * int64_t{i};
+    list.push_back({.core = 0,
+                    .start_ns = start_ns,
+                    .end_ns = start_ns + 100,
+                    .submit_ns = int64_t{i},
+                    .dispatch_ns = start_ns,
+                    .finish_ns = start_ns + 105});
+    if (i > 0) list.back().producers = {i - 1};
+  }
+  const Trace trace = hand_trace(list, 1);
+  const StepTasks tasks = make_step_tasks(trace, {1000, 2000});
+  const DeviceProfile profile =
+      expect_value(profile_for_step(expect_value(find_profile("ideal-910b")), tasks));
+  EXPECT_EQ(expect_value(replay_on_device({trace, tasks, profile, false}, {})).replayed_ns, 1000);
+}
+
+// The cores of a mixed task work on one result: it takes as long as the longest of them.
+TEST(DeviceReplay, ScalesThePartsOfAMixedTask) {
+  Trace trace = hand_trace({{.core = 0, .start_ns = 0, .end_ns = 100, .submit_ns = 0},
+                            {.core = 1, .start_ns = 0, .end_ns = 100, .submit_ns = 0},
+                            {.core = 2, .start_ns = 0, .end_ns = 100, .submit_ns = 0}},
+                           3, {LaneKind::kCubeCore, LaneKind::kVectorCore, LaneKind::kVectorCore});
+  const uint32_t cube = trace.names.intern("m_aic");
+  const uint32_t vector = trace.names.intern("m_aiv");
+  trace.tasks.kernel = {cube, vector, vector};
+  trace.tasks.id = {7 + (uint64_t{1} << 40), 7 + (uint64_t{2} << 40), 7 + (uint64_t{3} << 40)};
+  const StepTasks tasks = make_step_tasks(trace, {0, 100});
+  const DeviceProfile profile =
+      expect_value(profile_for_step(expect_value(find_profile("ideal-910b")), tasks));
+  const auto scaled_ns = [&](uint32_t kernel, double scale) {
+    DeviceChange change = {.name = "scaled", .profile = profile};
+    change.kernel_scale.assign(trace.names.size(), 1.0);
+    change.kernel_scale[kernel] = scale;
+    return expect_value(replay_on_device({trace, tasks, profile, false}, {&change, 1}))
+        .changes.front()
+        .makespan_ns;
+  };
+  EXPECT_EQ(scaled_ns(cube, 0.5), 100);
+  EXPECT_EQ(scaled_ns(cube, 2.0), 200);
+  EXPECT_EQ(scaled_ns(vector, 3.0), 300);
+}
+
+TEST(DeviceReplay, RefusesAScaleThatMakesNoSense) {
+  const Trace trace = hand_trace({{.core = 0, .start_ns = 0, .end_ns = 100, .submit_ns = 0}}, 1);
+  const StepTasks tasks = make_step_tasks(trace, {0, 100});
+  const DeviceProfile profile =
+      expect_value(profile_for_step(expect_value(find_profile("ideal-910b")), tasks));
+  DeviceChange change = {.name = "scaled", .profile = profile, .kernel_scale = {1e19}};
+  const Result<StandardChanges> table =
+      replay_on_device({trace, tasks, profile, false}, {&change, 1});
+  ASSERT_FALSE(table.has_value());
+  EXPECT_EQ(table.error().message, "kernel is scaled by 1e+19, which is not within 0 to 1000");
+}
+
+// Each step of a simulated trace has a seed of its own.
+TEST(DeviceReplay, KnowsTheSeedOfALaterStep) {
+  const DeviceProfile profile = profile_with({});
+  const SimGraph graph = layer_graph(LayerTiling::kBf16);
+  const SimResult later = expect_value(simulate(profile, graph, {.seed = kSeed + 3}));
+  const Trace trace =
+      make_sim_trace(profile, graph, later, {.has_ticks = false, .step = 3, .seed = kSeed});
+  const StepTasks tasks = whole_step(trace);
+  const DeviceProfile base = expect_value(profile_for_step(profile, tasks));
+  const StandardChanges table = expect_value(replay_on_device({trace, tasks, base, true, 3}, {}));
+  EXPECT_LE(std::abs(table.replayed_ns - table.recorded_ns), 20);
+}
+
 TEST(DeviceReplay, StandardChangesLeaveTheDeviceAsItIsButForOneThing) {
   const DeviceProfile profile = profile_with({});
   std::vector<std::string> names;

@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 
 #include "base/check.h"
+#include "trace/join_names.h"
 #include "trace/trace_builder.h"
 
 namespace gapless {
@@ -430,7 +431,7 @@ void add_joined_edges(const Graph& graph, const std::vector<uint32_t>& kernel_na
     if (end - begin > 1) {
       const uint32_t name = kernel_names[graph.tasks[begin].kernel];
       from = add_row(trace.tasks, kNoIndex,
-                     trace.names.intern(fmt::format("{} (all blocks)", trace.names[name])));
+                     trace.names.intern(fmt::format("{}{}", trace.names[name], kJoinSuffix)));
       for (uint32_t task = begin; task < end; ++task) {
         add_edge(trace.edges, task, from, EdgeKind::kOrder);
       }

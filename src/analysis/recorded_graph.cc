@@ -12,11 +12,11 @@
 #include <unordered_map>
 #include <utility>
 
+#include "trace/join_names.h"
+
 namespace gapless {
 namespace {
 
-constexpr std::string_view kJoinSuffix = " (all blocks)";
-constexpr std::string_view kGateSuffix = " (before all blocks)";
 constexpr uint64_t kTaskIdMask = (uint64_t{1} << 40) - 1;  // above it: the number of a record
 
 // What a row is to the step.
@@ -28,12 +28,15 @@ struct Block {
   int64_t last_end_ns = 0;
   uint32_t cube_parts = 0;
   uint32_t vector_parts = 0;
-  double scale = 1.0;
+  double scale = 0.0;           // of the part that is scaled most: the others wait for it
   SimCost cube;                 // of the cube core, and of the vector core that has most
   SimCost vector;               // : bytes and operations, where they are asked for
   std::vector<uint32_t> tasks;  // of the step
 
-  int64_t modelled_amount() const { return cube.bytes + vector.bytes + cube.flops + vector.flops; }
+  double modelled_amount() const {
+    return static_cast<double>(cube.bytes) + static_cast<double>(vector.bytes) +
+           static_cast<double>(cube.flops) + static_cast<double>(vector.flops);
+  }
 
   // The cores of a mixed block end together: its work began when the last of them did.
   int64_t run_ns() const {
@@ -247,13 +250,16 @@ class RecordedGraphMaker {
     for (uint32_t place = 0; place < order_.size(); ++place) place_[order_[place]] = place;
   }
 
+  // A trace may have one of the two columns, or none.
+  static int64_t amount_of(const std::vector<int64_t>& column, uint32_t row) {
+    return column.empty() ? kAbsent : column[row];
+  }
+
   Result<void> check_costs() const {
     const TaskColumns& rows = trace_.tasks;
     for (uint32_t task = 0; task < tasks_.task_count(); ++task) {
       const uint32_t row = tasks_.row(task);
-      const bool is_known =
-          !rows.bytes.empty() && (rows.bytes[row] != kAbsent || rows.flops[row] != kAbsent);
-      if (is_known) continue;
+      if (amount_of(rows.bytes, row) != kAbsent || amount_of(rows.flops, row) != kAbsent) continue;
       return fail(ErrorCode::kInvalidInput,
                   "task row {} ({}) has neither bytes nor operations: its time cannot be modelled",
                   row, name_of(tasks_.kernel(task)));
@@ -274,20 +280,21 @@ class RecordedGraphMaker {
     ++(is_vector(task) ? block.vector_parts : block.cube_parts);
     const uint32_t kernel = tasks_.kernel(task);
     const bool is_scaled = kernel != kNoIndex && kernel < options_.kernel_scale.size();
-    if (is_scaled && (is_first || !is_vector(task))) block.scale = options_.kernel_scale[kernel];
-    if (options_.is_modelled) add_cost(block, task);
+    const double scale = is_scaled ? options_.kernel_scale[kernel] : 1.0;
+    block.scale = std::max(block.scale, scale);
+    if (options_.is_modelled) add_cost(block, task, scale);
     block.tasks.push_back(task);
   }
 
-  void add_cost(Block& block, uint32_t task) const {
+  void add_cost(Block& block, uint32_t task, double scale) const {
     SimCost& cost = is_vector(task) ? block.vector : block.cube;
-    const auto scaled = [&block](int64_t amount) -> int64_t {
+    const auto scaled = [scale](int64_t amount) -> int64_t {
       if (amount == kAbsent) return 0;
-      if (block.scale == 1.0) return amount;
-      return std::llround(static_cast<double>(amount) * block.scale);
+      return scale == 1.0 ? amount : int64_t{std::llround(static_cast<double>(amount) * scale)};
     };
-    cost.bytes = std::max(cost.bytes, scaled(trace_.tasks.bytes[tasks_.row(task)]));
-    cost.flops = std::max(cost.flops, scaled(trace_.tasks.flops[tasks_.row(task)]));
+    const uint32_t row = tasks_.row(task);
+    cost.bytes = std::max(cost.bytes, scaled(amount_of(trace_.tasks.bytes, row)));
+    cost.flops = std::max(cost.flops, scaled(amount_of(trace_.tasks.flops, row)));
   }
 
   // The k-th record of a task on each core of a cluster is the cluster's k-th block of it.
@@ -385,13 +392,11 @@ class RecordedGraphMaker {
 
   // Of the block with most to do, on the whole.
   static std::vector<uint32_t> modelled_scales(const std::vector<Block>& blocks) {
-    int64_t most = 0;
+    double most = 0.0;
     for (const Block& block : blocks) most = std::max(most, block.modelled_amount());
     std::vector<uint32_t> scales;
     for (const Block& block : blocks) {
-      const double part =
-          most == 0 ? 1.0
-                    : static_cast<double>(block.modelled_amount()) / static_cast<double>(most);
+      const double part = most == 0.0 ? 1.0 : block.modelled_amount() / most;
       scales.push_back(static_cast<uint32_t>(std::llround(part * kWholeBlock)));
     }
     const bool are_equal = std::all_of(scales.begin(), scales.end(),

@@ -15,6 +15,9 @@ namespace {
 constexpr double kUnknownShare = 0.05;  // of the run time, without bytes
 constexpr double kRareShare = 0.01;     // of the time in which anything ran
 
+// The memory's clock has finer units; a step that long has no memory to wait for.
+constexpr int64_t kLongestStepNs = int64_t{1} << 42;
+
 struct RunningTask {
   int64_t end_ns;
   int64_t rate;
@@ -75,7 +78,7 @@ int64_t usual_peak(std::vector<RateTime> rates) {
 void set_memory(const StepTasks& tasks, const Trace& trace, const RoofLimits& limits,
                 VirtualGraph& graph) {
   if (limits.bytes_per_second < 1.0 || limits.bytes_per_second > 9e18) return;
-  if (trace.tasks.bytes.empty()) return;
+  if (trace.tasks.bytes.empty() || tasks.window_ns() > kLongestStepNs) return;
   std::vector<int64_t> bytes(tasks.task_count(), 0);
   int64_t run_ns = 0;
   int64_t unknown_ns = 0;

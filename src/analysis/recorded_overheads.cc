@@ -310,6 +310,7 @@ VirtualGraph join_tasks(const VirtualGraph& graph, std::span<const uint32_t> hea
   joined.core_counts = graph.core_counts;
   joined.away_at_begin_ns = graph.away_at_begin_ns;
   joined.order = graph.order;
+  joined.is_surely_bound = graph.is_surely_bound;
   joined.scheduler_count = graph.scheduler_count;
   joined.rest_ns = graph.rest_ns;
   joined.ends_unseen = graph.ends_unseen;
@@ -384,7 +385,7 @@ uint32_t find_circle(const VirtualGraph& graph) {
 
 }  // namespace
 
-Result<VirtualGraph> make_virtual_graph(const StepTasks& tasks) {
+Result<void> check_order_known(const StepTasks& tasks) {
   const bool has_order = tasks.edge_count() > 0 || tasks.has_time(TaskTime::kReady) ||
                          tasks.has_time(TaskTime::kSubmit);
   if (tasks.task_count() > 1 && !has_order) {
@@ -393,6 +394,11 @@ Result<VirtualGraph> make_virtual_graph(const StepTasks& tasks) {
                 "be known",
                 tasks.task_count());
   }
+  return {};
+}
+
+Result<VirtualGraph> make_virtual_graph(const StepTasks& tasks) {
+  GAPLESS_TRY(check_order_known(tasks));
   VirtualGraph graph;
   graph.tasks.resize(tasks.task_count());
   for (uint32_t core = 0; core < tasks.core_count(); ++core) {

@@ -29,6 +29,9 @@ struct RecordedWaits {
 // recorded_schedulers.cc.
 void set_schedulers(const StepTasks& tasks, const RecordedWaits& recorded, VirtualGraph& graph);
 
+// Error when the tasks have neither edges nor ready or submit times: any order would do.
+Result<void> check_order_known(const StepTasks& tasks);
+
 // Error when the order of the tasks cannot be known.
 Result<VirtualGraph> make_virtual_graph(const StepTasks& tasks);
 

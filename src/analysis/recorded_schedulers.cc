@@ -41,6 +41,13 @@ constexpr double kInverted = 0.01;
 constexpr double kBoundIdle = 0.05;
 // ... and this much leaves no doubt, though no task was seen to overtake another.
 constexpr double kSurelyBoundIdle = 0.25;
+// Of all tasks, so many must have been taken while another waited: one or two prove nothing.
+constexpr double kBoundChoices = 0.02;
+// Behind a slow orchestrator few cores are used, because few are needed, and that looks like tasks
+// that are bound: where so many of them waited for their submit, so many must have been taken while
+// another waited.
+constexpr double kLateSubmits = 0.5;
+constexpr double kSurelyBoundChoices = 0.1;
 
 struct Dispatch {
   int64_t time_ns = 0;   // when it was done
@@ -263,6 +270,21 @@ Turns turns_of_schedulers(const StepTasks& tasks, const std::vector<Dispatch>& d
   return found;
 }
 
+// Of all tasks, those that were submitted after the last of their producers had ended.
+double late_submit_share(const StepTasks& tasks) {
+  size_t late_count = 0;
+  for (uint32_t task = 0; task < tasks.task_count(); ++task) {
+    const int64_t submit_ns = tasks.time_ns(task, TaskTime::kSubmit);
+    if (submit_ns == kAbsent) continue;
+    int64_t ended_ns = tasks.window().begin_ns;
+    for (const uint32_t producer : tasks.producers(task)) {
+      ended_ns = std::max(ended_ns, tasks.end_ns(producer));
+    }
+    if (submit_ns > ended_ns) ++late_count;
+  }
+  return static_cast<double>(late_count) / static_cast<double>(tasks.task_count());
+}
+
 // First come, first served, by class or by core; else nothing is known but the recorded order.
 void set_order(const StepTasks& tasks, const RecordedWaits& recorded, VirtualGraph& graph,
                std::span<const Dispatch> dispatches, Turns& found) {
@@ -274,7 +296,11 @@ void set_order(const StepTasks& tasks, const RecordedWaits& recorded, VirtualGra
   QueueOrder order =
       find_order(tasks, recorded.ready_ns, found.begins_ns, turns, kCoreClassCount, class_of);
   const double needed_idle = order.odd_share() > kInverted ? kBoundIdle : kSurelyBoundIdle;
-  if (recorded.idle_share >= needed_idle) {
+  const double choice_share =
+      static_cast<double>(order.choice_count) / static_cast<double>(tasks.task_count());
+  graph.is_surely_bound =
+      choice_share >= kSurelyBoundChoices || late_submit_share(tasks) < kLateSubmits;
+  if (recorded.idle_share >= needed_idle && choice_share >= kBoundChoices) {
     const QueueOrder by_core =
         find_order(tasks, recorded.ready_ns, found.begins_ns, turns, tasks.core_count(), core_of);
     if (by_core.odd_share() <= kInverted) {

@@ -20,11 +20,20 @@ struct Window {
 
 }  // namespace
 
+// Starts and ends always do: they are cut where the window is.
 ReplaySpan replay_span(const StepTasks& tasks) {
+  const auto is_inside = [&tasks](TaskTime time) {
+    if (!tasks.has_time(time)) return false;
+    for (uint32_t task = 0; task < tasks.task_count(); ++task) {
+      const int64_t time_ns = tasks.time_ns(task, time);
+      if (time_ns < tasks.window().begin_ns || time_ns > tasks.window().end_ns) return false;
+    }
+    return true;
+  };
   ReplaySpan span;
-  if (tasks.has_time(TaskTime::kDispatch)) span.from = TaskTime::kDispatch;
-  if (tasks.has_time(TaskTime::kSubmit)) span.from = TaskTime::kSubmit;
-  if (tasks.has_time(TaskTime::kFinish)) span.to = TaskTime::kFinish;
+  if (is_inside(TaskTime::kDispatch)) span.from = TaskTime::kDispatch;
+  if (is_inside(TaskTime::kSubmit)) span.from = TaskTime::kSubmit;
+  if (is_inside(TaskTime::kFinish)) span.to = TaskTime::kFinish;
   return span;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Between which times a recorded step and its replay on a simulated device are measured, so that
-// both lengths mean the same: from the earliest time that all recorded tasks have to the latest.
+// both lengths mean the same: from the earliest time that all recorded tasks have to the latest,
+// of those that lie within the step's window.
 
 #pragma once
 

@@ -18,7 +18,7 @@ namespace {
 
 // More would not fit into the memory of this machine, and is a slip of the finger.
 constexpr uint32_t kMaxCoreCount = 1'000'000;
-constexpr double kMaxScale = 1000.0;
+constexpr int64_t kMaxRunNs = int64_t{1} << 50;  // 13 days
 
 Result<void> check_change(const VirtualGraph& graph, const WhatIf& change) {
   for (size_t kind = 0; kind < kCoreClassCount; ++kind) {
@@ -37,6 +37,12 @@ Result<void> check_change(const VirtualGraph& graph, const WhatIf& change) {
     if (scale >= 0.0 && scale <= kMaxScale) continue;
     return fail(ErrorCode::kInvalidInput, "kernel {} is scaled by {}, which is not within 0 to {}",
                 kernel, scale, kMaxScale);
+  }
+  if (change.kernel_scale.empty()) return {};
+  for (size_t task = 0; task < graph.tasks.size(); ++task) {
+    if (scaled_run_ns(graph.tasks[task], change) <= kMaxRunNs) continue;
+    return fail(ErrorCode::kInvalidInput, "task {} would run for more than {:.3g} s", task,
+                static_cast<double>(kMaxRunNs) * 1e-9);
   }
   return {};
 }

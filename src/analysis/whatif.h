@@ -20,6 +20,9 @@
 
 namespace gapless {
 
+// The most that a kernel's time can be multiplied with.
+inline constexpr double kMaxScale = 1000.0;
+
 // Error when the tasks have no edges and no order can be known, a scale or a class of cores makes
 // no sense, or a fusion makes a circle.
 Result<WhatIfResult> replay_tasks(const StepTasks& tasks, const WhatIf& change);

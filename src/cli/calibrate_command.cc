@@ -28,6 +28,9 @@
 namespace gapless {
 namespace {
 
+// Of the step; less can be chance.
+constexpr double kWorseError = 0.02;
+
 using Json = nlohmann::ordered_json;
 
 struct CalibrateArguments {
@@ -202,6 +205,13 @@ std::string replay_text(const Calibrated& made) {
     add_fact(text, "kernels",
              replay_line(check, *check.kernels, check.kernels->median_ns,
                          "with the kernels' means and sigmas, the median"));
+  const double before = std::abs(check.error(check.before.median_ns));
+  const double after = std::abs(check.error(check.after.median_ns));
+  if (after > before + kWorseError)
+    text +=
+        "\nnote  the fitted machine replays this step worse than the base: what the trace waits "
+        "for "
+        "is not modelled, or not in the trace\n";
   return text;
 }
 
@@ -282,6 +292,7 @@ Result<int> run_calibrate(const CalibrateArguments& arguments) {
       arguments.trace, {.tracr_labels_by_key_order = arguments.tracr_labels_by_key_order,
                         .progress = bar.callback()}));
   bar.erase();
+  print_findings("calibrate", trace);
   const Calibrated made = GAPLESS_TRY(calibrate_trace(arguments, trace));
   if (!arguments.output.empty()) {
     GAPLESS_TRY(write_text_file(arguments.output, profile_json(made.calibration.profile)));

@@ -114,9 +114,13 @@ Result<WhatIf> change_of(const WhatIfArguments& arguments, const Trace& trace,
                          const StepTasks& tasks) {
   WhatIf change;
   for (const std::string& overhead : arguments.zero) GAPLESS_TRY(add_zero(overhead, change));
+  if (change.zero_submit && tasks.absent_count(TaskTime::kSubmit) == tasks.task_count())
+    return fail(ErrorCode::kUsage, "--zero submit: the step's tasks have no submit times");
   for (const std::string& text : arguments.cores) GAPLESS_TRY(add_cores(text, change));
   for (const std::string& text : arguments.scale) {
     const Setting setting = GAPLESS_TRY(parse_setting("--scale", text));
+    if (setting.value > kMaxScale)
+      return fail(ErrorCode::kUsage, "--scale {}; must be {} at most", text, kMaxScale);
     const uint32_t kernel = GAPLESS_TRY(find_kernel(trace, tasks, setting.name));
     if (change.kernel_scale.empty()) change.kernel_scale.assign(trace.names.size(), 1.0);
     change.kernel_scale[kernel] = setting.value;
@@ -206,9 +210,17 @@ Result<void> check_device_options(const WhatIfArguments& arguments) {
   return {};
 }
 
+// Clusters come whole: more cube cores are more vector cores too.
+std::string cores_text(const DeviceProfile& before, const DeviceProfile& now) {
+  if (before.cluster_count == now.cluster_count && before.vector_cores == now.vector_cores)
+    return "";
+  if (now.is_unified != 0) return fmt::format(", {} cores", now.cluster_count);
+  return fmt::format(", {} cube and {} vector cores", now.cluster_count, now.vector_core_count());
+}
+
 // What was asked for, or the standard table, on a simulated device.
 Result<StandardChanges> device_changes(const WhatIfArguments& arguments, const Trace& trace,
-                                       const StepTasks& tasks) {
+                                       const StepTasks& tasks, size_t step) {
   const DeviceProfile found = GAPLESS_TRY(find_profile(arguments.device));
   const DeviceProfile profile = GAPLESS_TRY(profile_for_step(found, tasks));
   std::vector<DeviceChange> changes;
@@ -221,6 +233,9 @@ Result<StandardChanges> device_changes(const WhatIfArguments& arguments, const T
       const Result<void> set = set_parameter(asked.profile, text);
       if (!set) return fail(ErrorCode::kUsage, "--set: {}", set.error().message);
     }
+    for (const KernelCalibration& kernel : asked.profile.kernels)
+      GAPLESS_TRY(find_kernel(trace, tasks, kernel.kernel));
+    asked.name += cores_text(profile, asked.profile);
     changes.push_back(std::move(asked));
   } else {
     changes = standard_device_changes(profile, arguments.modelled);
@@ -232,19 +247,21 @@ Result<StandardChanges> device_changes(const WhatIfArguments& arguments, const T
       changes.push_back(std::move(half));
     }
   }
-  return replay_on_device({trace, tasks, profile, arguments.modelled}, changes);
+  return replay_on_device({trace, tasks, profile, arguments.modelled, static_cast<uint32_t>(step)},
+                          changes);
 }
 
 // Of what is printed behind the table; empty: nothing.
 std::string note_on(const WhatIfArguments& arguments) {
   const bool has_recorded_times = !arguments.device.empty() && !arguments.modelled;
   if (!has_recorded_times || (arguments.cores.empty() && arguments.set.empty())) return "";
-  return "run times are as recorded, whatever cores and memory are now; --modelled follows them";
+  return "run times are as recorded or set, whatever cores and memory are now; --modelled follows "
+         "them";
 }
 
 Result<StandardChanges> make_table(const WhatIfArguments& arguments, const Trace& trace,
-                                   const StepTasks& tasks) {
-  if (!arguments.device.empty()) return device_changes(arguments, trace, tasks);
+                                   const StepTasks& tasks, size_t step) {
+  if (!arguments.device.empty()) return device_changes(arguments, trace, tasks, step);
   if (asks_for_change(arguments)) return one_change(arguments, trace, tasks);
   return standard_changes(tasks, trace, arguments.kernels);
 }
@@ -256,10 +273,11 @@ Result<int> run_whatif(const WhatIfArguments& arguments) {
       arguments.trace, {.tracr_labels_by_key_order = arguments.tracr_labels_by_key_order,
                         .progress = bar.callback()}));
   bar.erase();
+  print_findings("whatif", trace);
   const ExplainedStep step = GAPLESS_TRY(find_step(trace, arguments.trace, arguments.step));
   const StepTasks tasks =
       GAPLESS_TRY(StepTasks::create(trace, step.windows[step.step], step.lanes));
-  const StandardChanges changes = GAPLESS_TRY(make_table(arguments, trace, tasks));
+  const StandardChanges changes = GAPLESS_TRY(make_table(arguments, trace, tasks, step.step));
   if (std::abs(changes.error) > kMaxError && !arguments.force)
     return fail(ErrorCode::kInvalidInput,
                 "{}: replaying step {} unchanged takes {} instead of {} ({:+.1f} %); what would "

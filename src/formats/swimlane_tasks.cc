@@ -16,13 +16,13 @@
 #include <fmt/core.h>
 
 #include "formats/swimlane_join.h"
+#include "trace/join_names.h"
 
 namespace gapless {
 namespace {
 
 __extension__ typedef unsigned __int128 Wide;  // NOLINT(modernize-use-using)
 
-constexpr std::string_view kJoinSuffix = " (all blocks)";  // as the runtime names its joins
 constexpr std::string_view kGateSuffix = " (before all blocks)";
 // More edges than this into the runs of one task go through a row before them.
 constexpr uint64_t kMostDirectEdges = 4096;

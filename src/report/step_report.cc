@@ -145,7 +145,7 @@ std::string loss_text(const Efficiencies& efficiencies) {
     return fmt::format(
         "the loss is width, not overhead: even without any overhead the graph keeps {} of the "
         "cores busy",
-        format_share(efficiencies.parallelism * efficiencies.schedule * efficiencies.submission));
+        format_share(efficiencies.parallelism * efficiencies.schedule));
   if (least == efficiencies.overhead)
     return fmt::format("the loss is overhead: without it the step would take {} instead of {}",
                        format_duration(efficiencies.zero_overhead_ns),
@@ -166,9 +166,13 @@ std::string loss_text(const Efficiencies& efficiencies) {
         format_duration(efficiencies.zero_overhead_ns),
         format_duration(efficiencies.zero_submit_ns));
   return fmt::format(
-      "the loss is the schedule: {} would be possible without overhead, {} is the "
+      "the loss is the schedule: {} would be possible without overhead{}, {} is the "
       "least that the graph allows",
-      format_duration(efficiencies.zero_submit_ns), format_duration(efficiencies.lower_bound_ns));
+      format_duration(efficiencies.zero_submit_ns),
+      efficiencies.zero_submit_ns < efficiencies.zero_overhead_ns
+          ? " and with all tasks submitted at once"
+          : "",
+      format_duration(efficiencies.lower_bound_ns));
 }
 
 constexpr double kBusyEnough = 0.9;

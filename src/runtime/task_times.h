@@ -25,10 +25,9 @@
 
 #include "gapless/trace.h"
 #include "graph/task.h"
+#include "trace/join_names.h"
 
 namespace gapless {
-
-inline constexpr std::string_view kJoinSuffix = " (all blocks)";
 
 // Numbers that a task takes: of its parts, and of the join after them.
 inline uint32_t trace_ids_of(int32_t part_count) {

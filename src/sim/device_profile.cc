@@ -107,7 +107,7 @@ Result<DeviceProfile> find_profile(const std::string& name_or_path) {
     if (profile.name == name_or_path) return std::move(profile);
     names += (names.empty() ? "" : ", ") + profile.name;
   }
-  return fail(ErrorCode::kInvalidInput,
+  return fail(ErrorCode::kUsage,
               "no device profile is called \"{}\"; there are {}, and files that end in .json",
               name_or_path, names);
 }

@@ -11,13 +11,12 @@
 
 #include <fmt/core.h>
 
+#include "trace/join_names.h"
 #include "trace/trace_builder.h"
 
 namespace gapless {
 namespace {
 
-constexpr std::string_view kJoinSuffix = " (all blocks)";  // as the runtime names its joins
-constexpr std::string_view kGateSuffix = " (before all blocks)";
 constexpr uint64_t kMostDirectEdges = 4096;  // into one task; more go through a row before it
 constexpr int kRecordShift = 40;
 constexpr std::array<std::string_view, kSimPhaseCount> kPhaseNames = {

@@ -32,6 +32,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -74,6 +75,7 @@ struct VirtualGraph {
   std::array<std::vector<int64_t>, kCoreClassCount> away_at_begin_ns;  // by core of the class
   // By task, the only core of its class that runs it; empty: any of them.
   std::vector<uint32_t> bound_cores;
+  bool is_surely_bound = false;  // also when all tasks are submitted at once
   TakeOrder order = TakeOrder::kFirstReady;
   uint32_t scheduler_count = 0;  // 0: each core has its own
   // Bytes by task, and what all tasks together can get in a second; empty and 0: not known.
@@ -119,7 +121,7 @@ struct WhatIfResult {
 inline int64_t scaled_run_ns(const VirtualTask& task, const WhatIf& change) {
   if (task.kernel >= change.kernel_scale.size()) return task.run_ns;
   const double scaled = static_cast<double>(task.run_ns) * change.kernel_scale[task.kernel];
-  return std::llround(scaled);
+  return scaled < 9e18 ? std::llround(scaled) : std::numeric_limits<int64_t>::max();
 }
 
 // Runs all tasks; implemented in virtual_run.cc. The graph must have no circle, and each class that

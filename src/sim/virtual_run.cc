@@ -121,7 +121,8 @@ class VirtualRun {
         change_(change),
         has_away_(!graph.away_ns.empty() && !change.zero_placement),
         scheduler_free_ns_(change.zero_scheduler ? 0 : graph.scheduler_count, 0),
-        has_memory_(graph.memory_bytes_per_s > 0 && has_more_cores(graph, change)),
+        has_memory_(graph.memory_bytes_per_s > 0 &&
+                    (change.zero_submit || has_more_cores(graph, change))),
         memory_(graph.memory_bytes_per_s) {}
 
   WhatIfResult run() {
@@ -148,7 +149,8 @@ class VirtualRun {
     for (size_t kind = 0; kind < kCoreClassCount; ++kind) {
       const uint32_t changed = change_.core_counts[kind];
       const uint32_t count = changed > 0 ? changed : graph_.core_counts[kind];
-      is_bound_[kind] = !graph_.bound_cores.empty() && !change_.zero_placement &&
+      const bool stays_bound = !change_.zero_submit || graph_.is_surely_bound;
+      is_bound_[kind] = !graph_.bound_cores.empty() && !change_.zero_placement && stays_bound &&
                         count == graph_.core_counts[kind];
       first_pools_[kind] = static_cast<uint32_t>(pools_.size());
       if (!is_bound_[kind]) pools_.emplace_back(graph_.order);
