@@ -298,14 +298,14 @@ void set_order(const StepTasks& tasks, const RecordedWaits& recorded, VirtualGra
   const double needed_idle = order.odd_share() > kInverted ? kBoundIdle : kSurelyBoundIdle;
   const double choice_share =
       static_cast<double>(order.choice_count) / static_cast<double>(tasks.task_count());
-  graph.is_surely_bound =
-      choice_share >= kSurelyBoundChoices || late_submit_share(tasks) < kLateSubmits;
   if (recorded.idle_share >= needed_idle && choice_share >= kBoundChoices) {
     const QueueOrder by_core =
         find_order(tasks, recorded.ready_ns, found.begins_ns, turns, tasks.core_count(), core_of);
     if (by_core.odd_share() <= kInverted) {
       order = by_core;
       bind_tasks(tasks, graph);
+      graph.is_surely_bound =
+          choice_share >= kSurelyBoundChoices || late_submit_share(tasks) < kLateSubmits;
     }
   }
   if (!order.is_first_ready()) {

@@ -85,7 +85,9 @@ std::vector<StandardChange> list_changes(const StepTasks& tasks, const Trace& tr
                                   .zero_scheduler = true,
                                   .zero_handoff = true,
                                   .zero_submit = true}});
-    changes.push_back({.name = "all submitted at once", .change = {.zero_submit = true}});
+    if (rows.has_more_cores) {
+      changes.push_back({.name = "all submitted at once", .change = {.zero_submit = true}});
+    }
   }
   if (!graph.away_ns.empty() || !graph.bound_cores.empty()) {
     changes.push_back({.name = "ready tasks on any free core", .change = {.zero_placement = true}});
@@ -171,7 +173,9 @@ Result<StandardChanges> standard_changes(const StepTasks& tasks, const Trace& tr
   table.zero_overhead_ns = results[1 + kNoOverheadRow].makespan_ns;
   table.zero_submit_ns =
       has_submits(tasks) ? results[1 + kNoSubmitRow].makespan_ns : table.zero_overhead_ns;
-  table.at_once_ns = has_submits(tasks) ? results[1 + kAtOnceRow].makespan_ns : table.replayed_ns;
+  if (has_submits(tasks) && rows.has_more_cores) {
+    table.at_once_ns = results[1 + kAtOnceRow].makespan_ns;
+  }
   table.error = static_cast<double>(table.replayed_ns - table.recorded_ns) /
                 static_cast<double>(table.recorded_ns);
   for (size_t i = 0; i < table.changes.size(); ++i) {

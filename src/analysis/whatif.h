@@ -44,9 +44,11 @@ struct StandardChanges {
   int64_t replayed_ns = 0;  // the unchanged replay's makespan
   // (replayed - recorded) / recorded: what the replay gets wrong before anything is changed.
   double error = 0.0;
-  int64_t zero_overhead_ns = 0;         // the makespan without completion, scheduler and hand-off
-  int64_t zero_submit_ns = 0;           // without these, and all tasks submitted at once
-  int64_t at_once_ns = 0;               // with these, and all tasks submitted at once
+  int64_t zero_overhead_ns = 0;  // the makespan without completion, scheduler and hand-off
+  int64_t zero_submit_ns = 0;    // without these, and all tasks submitted at once
+  // With these, and all tasks submitted at once; kAbsent: submits are not known, or it was not
+  // tried.
+  int64_t at_once_ns = kAbsent;
   int64_t memory_bytes_per_s = 0;       // that all tasks together can get; 0: not known
   std::vector<StandardChange> changes;  // the largest gain first
 };
@@ -84,7 +86,7 @@ struct Efficiencies {
   // a slow orchestrator, and that behind overhead: only without both does it show what either
   // costs.
   int64_t zero_submit_ns = 0;
-  int64_t at_once_ns = 0;        // all tasks submitted at once, and overhead as it was
+  int64_t at_once_ns = kAbsent;  // all tasks submitted at once, and overhead as it was
   int64_t zero_overhead_ns = 0;  // M_0: replayed without completion, scheduler and hand-off time
   int64_t makespan_ns = 0;       // M: the window
   double product() const { return parallelism * schedule * submission * overhead; }

@@ -151,8 +151,9 @@ std::string loss_text(const Efficiencies& efficiencies) {
                        format_duration(efficiencies.zero_overhead_ns),
                        format_duration(efficiencies.makespan_ns));
   // Of what is gained without both, submits at once alone bring less than half.
-  const bool is_hidden = 2 * (efficiencies.makespan_ns - efficiencies.at_once_ns) <
-                         efficiencies.zero_overhead_ns - efficiencies.zero_submit_ns;
+  const bool is_hidden = efficiencies.at_once_ns != kAbsent &&
+                         2 * (efficiencies.makespan_ns - efficiencies.at_once_ns) <
+                             efficiencies.zero_overhead_ns - efficiencies.zero_submit_ns;
   if (least == efficiencies.submission && is_hidden)
     return fmt::format(
         "the loss is submission and overhead, each behind the other: {} would be possible without "

@@ -81,7 +81,8 @@ Json efficiencies_json(const Efficiencies& efficiencies) {
           {"product", efficiencies.product()},
           {"lower_bound_ns", efficiencies.lower_bound_ns},
           {"zero_submit_ns", efficiencies.zero_submit_ns},
-          {"at_once_ns", efficiencies.at_once_ns},
+          {"at_once_ns",
+           efficiencies.at_once_ns == kAbsent ? Json(nullptr) : Json(efficiencies.at_once_ns)},
           {"zero_overhead_ns", efficiencies.zero_overhead_ns},
           {"makespan_ns", efficiencies.makespan_ns}};
 }
