@@ -10,12 +10,12 @@
 
 namespace gapless {
 
-int panels_together(int64_t m) { return m <= 3 ? 8 : 6; }
+int panels_together(int64_t m) { return m == 1 ? kMaxPanelsAtOnce : 6; }
 
 int panels_at_once(int64_t m, int64_t left) {
-  if (m <= 3 && left >= 8) return 8;
-  if (m == 4 && left >= 6) return 6;
   if (m > 4) return 1;
+  if (m == 1 && left >= kMaxPanelsAtOnce) return kMaxPanelsAtOnce;
+  if (left >= 6) return 6;
   return left >= 4 ? 4 : left >= 2 ? 2 : 1;
 }
 

@@ -11,10 +11,10 @@
 
 namespace gapless {
 
-inline constexpr int kMaxPanelsAtOnce = 8;
-// Lines of a panel that all rows go over before the next ones, and how far ahead lines are
-// prefetched. With up to 16 rows each line is read once and only the distance matters; with more,
-// blocks are read again from L2.
+inline constexpr int kMaxPanelsAtOnce = 12;
+// Lines of a panel that all rows go over before the next ones, and how far ahead lines of a single
+// panel are prefetched. With up to 16 rows each line is read once and only the distance matters;
+// with more, blocks are read again from L2.
 inline constexpr int64_t kBlockLines = 320;
 inline constexpr int64_t kAvx2BlockLines = 128;  // of one or two panels: 8 KiB each, in L1
 

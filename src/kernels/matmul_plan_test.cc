@@ -203,10 +203,10 @@ TEST(MatmulPlan, HasNoCliffBetweenNeighbouringN) {
 }
 
 TEST(MatmulPlan, CutsASmallMatrixAsAPersonWould) {
-  // 20 panels of 1280 lines (80 KiB) for two cores; 8 at a time for one row: two tiles and a rest
-  // would leave a core with 12 panels.
+  // 20 panels of 1280 lines (80 KiB) for two cores; 12 at a time for one row: whole groups would
+  // leave a core with 12 panels and the other with 8.
   const MatmulPlan plan = plan_or_die(problem_of(DType::kS8, 1, 5120, 320, 2));
-  EXPECT_EQ(plan.panels_together, 8);
+  EXPECT_EQ(plan.panels_together, 12);
   EXPECT_EQ(plan.tiles, (std::vector<MatmulTilePlan>{{0, 10, 0, 1280, 0}, {10, 10, 0, 1280, 0}}));
   EXPECT_DOUBLE_EQ(plan.balance, 1.0);
   EXPECT_EQ(plan.weight_bytes, 320 * 5120 + 320 * 4);

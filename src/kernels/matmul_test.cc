@@ -45,7 +45,7 @@ std::vector<float> exact_s8(const MatmulCase& of_case, const float* row_factor =
 
 TEST(Matmul, S8IsExactForEveryShape) {
   constexpr int64_t kDepths[] = {1, 2, 3, 5, 63, 64, 65, 130, 257, 515};
-  constexpr int64_t kWidths[] = {1, 15, 16, 17, 95, 96, 97, 129, 145};
+  constexpr int64_t kWidths[] = {1, 15, 16, 17, 95, 96, 97, 145, 177, 192, 209};
   uint32_t seed = 0;
   for (const int64_t m : kRowCounts) {
     for (const int64_t k : kDepths) {
@@ -237,7 +237,7 @@ TEST(Matmul, AColumnDoesNotDependOnItsTile) {
                                   .seed = 51});
         for (const CpuLevel level : usable_cpu_levels()) {
           const std::vector<float> expected = run_matmul(level, of_case);
-          for (const int64_t panels : {1, 2, 3, 7, 11}) {
+          for (const int64_t panels : {1, 2, 3, 7, 13}) {
             const RunOptions options = {.panels_per_tile = panels * of_case.panel_step()};
             ASSERT_TRUE(all_same(run_matmul(level, of_case, options), expected))
                 << shape_text(of_case.shape, level) << " by " << panels;
