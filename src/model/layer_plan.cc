@@ -63,7 +63,7 @@ int row_block_count(const LayerProblem& problem) {
 }
 
 int pack_block_count(const LayerProblem& problem) {
-  return (problem.rows + kRowGroup - 1) / kRowGroup;
+  return (problem.rows + problem.pack_rows - 1) / problem.pack_rows;
 }
 
 std::string rows_text(int rows) { return fmt::format("{} row{}", rows, rows == 1 ? "" : "s"); }
@@ -158,7 +158,7 @@ class LayerPlanner {
     // A norm that is not deferred leaves its rows in memory on their way.
     const int64_t normed =
         is_norm && !problem_.fusions.deferred_norm ? 2 * elements * kFloatBytes : 0;
-    return KernelPlan{.tile = rows_text(std::min(problem_.rows, kRowGroup)),
+    return KernelPlan{.tile = rows_text(std::min(problem_.rows, problem_.pack_rows)),
                       .task_count = pack_block_count(problem_),
                       .bytes = elements * kFloatBytes + normed + packed,
                       .flops = elements * ((is_norm ? 3 : 0) + (is_s8 ? 2 : 0))};

@@ -17,6 +17,7 @@
 #include "kernels/cpu_level.h"
 #include "kernels/kv_cache.h"
 #include "kernels/matmul_plan.h"
+#include "kernels/packed_rows.h"
 #include "model/fusions.h"
 #include "model/model_config.h"
 
@@ -63,6 +64,9 @@ struct LayerProblem {
   // Of each row; empty: not known, and what the attention costs stays 0.
   std::vector<int32_t> lengths = {};
   int core_count = 1;
+  // Rows that one block packs. Rows of a group of kRowGroup share cache lines: where cores have
+  // such lines, a group stays together.
+  int pack_rows = kRowGroup;
   CpuLevel level = CpuLevel::kPortable;
 };
 

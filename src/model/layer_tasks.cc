@@ -116,9 +116,9 @@ void pack_task(TaskContext& context) {
   const PackJob& job = job_of<PackJob>(context);
   const PackedRows packed =
       packed_rows_in(context.data<std::byte>(1), job.weights, job.level, job.rows, job.k);
-  const BlockShare groups = block_share(context, (job.rows + kRowGroup - 1) / kRowGroup);
-  const int64_t begin = groups.begin * kRowGroup;
-  const int64_t end = std::min(groups.end * kRowGroup, job.rows);
+  const BlockShare groups = block_share(context, (job.rows + job.block_rows - 1) / job.block_rows);
+  const int64_t begin = groups.begin * job.block_rows;
+  const int64_t end = std::min(groups.end * job.block_rows, job.rows);
   RowSource source = {.data = context.data<float>(0), .row_stride = stride_of(context, 0)};
   if (job.gamma != nullptr && !job.deferred) {
     float* normed = context.data<float>(2);

@@ -14,6 +14,7 @@
 #include "graph/task_context.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
+#include "kernels/packed_rows.h"
 #include "model/model_config.h"
 #include "model/step_state.h"
 #include "model/weights.h"
@@ -29,10 +30,11 @@ struct PackJob {
   const float* gamma = nullptr;  // [k] or nothing
   float eps = 0.0f;
   bool deferred = false;  // the norm's factor is left for the matmul
+  int64_t block_rows = kRowGroup;
   // Which row of x becomes row i, for a norm that is not deferred; nothing: row i.
   const std::vector<int32_t>* source = nullptr;
 };
-// Blocks take whole groups of kRowGroup rows: rows of a group share cache lines.
+// Blocks take whole groups of block_rows rows.
 // Arguments: x, packed rows; deferred: the factors [rows]; a norm that is not: normed rows
 // [rows][k].
 void pack_task(TaskContext& context);

@@ -334,6 +334,7 @@ int simulated_core_count(const DeviceProfile& device) {
 LayerProblem simulated_problem(LayerProblem problem, const DeviceProfile& device) {
   problem.rows = static_cast<int>(problem.lengths.size());
   problem.core_count = simulated_core_count(device);
+  problem.pack_rows = kSimulatedPackRows;
   problem.level = CpuLevel::kAvx512Bf16;  // the one whose rows are in the weights' type
   return problem;
 }
@@ -353,6 +354,7 @@ Result<SimGraph> plan_simulated_step(const LayerProblem& problem, const DevicePr
   model.fusions = problem.fusions;
   model.level = problem.level;
   model.core_count = problem.core_count;
+  model.pack_rows = problem.pack_rows;
   model.kv = attention_problem(problem).kv;
   model.page_count = 1;
   model.chunk_tokens = problem.chunk_tokens;
@@ -421,6 +423,7 @@ Result<std::unique_ptr<ReplannedStep>> ReplannedStep::create(const CpuDecoder& d
 Result<void> ReplannedStep::plan(const CpuDecoder& decoder, int core_count) {
   model_ = decoder.model();
   model_.core_count = core_count;
+  model_.pack_rows = kSimulatedPackRows;
   GAPLESS_CHECK(!model_.state.lengths.empty());
   const AttentionProblem problem = {.kv = model_.kv,
                                     .q_heads = decoder.config().q_heads,

@@ -47,6 +47,8 @@ Result<SimGraph> simulated_graph(const Graph& graph, std::span<const SimulatedKe
 // whatever it does. With this number a matmul has the fewest tiles that are as many for each
 // cluster: of 24 clusters one tile each.
 int simulated_core_count(const DeviceProfile& device);
+// Vector cores share no cache lines: each row of a norm or cast can go to another.
+inline constexpr int kSimulatedPackRows = 1;
 
 // How a layer is planned for the chip: `problem` for these cores, and with rows that go into a
 // matmul in the weights' type. Lengths must be given.

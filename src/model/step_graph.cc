@@ -54,6 +54,7 @@ class StepGraphBuilder {
                                     .chunk_tokens = model_.chunk_tokens,
                                     .rows = form_.rows,
                                     .core_count = model_.core_count,
+                                    .pack_rows = model_.pack_rows,
                                     .level = model_.level}));
     partials_ = GAPLESS_TRY(add_bytes("partials", model_.partials, model_.partial_bytes));
     View x = GAPLESS_TRY(add_input());
@@ -146,7 +147,8 @@ class StepGraphBuilder {
                                                            .k = k,
                                                            .gamma = gamma,
                                                            .eps = eps(),
-                                                           .deferred = deferred});
+                                                           .deferred = deferred,
+                                                           .block_rows = model_.pack_rows});
     const KernelPlan& plan = *plan_.find(kernel);
     PackedInput packed = {.rows = GAPLESS_TRY(add_packed(plan.name, weights, form_.rows, k)),
                           .factors = {},

@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "graph/graph.h"
 #include "kernels/norm.h"
+#include "kernels/packed_rows.h"
 #include "kernels/sampling.h"
 #include "model/decoder.h"
 #include "model/fusions.h"
@@ -33,6 +34,7 @@ struct StepModel {
   Fusions fusions;
   CpuLevel level = CpuLevel::kPortable;
   int core_count = 1;
+  int pack_rows = kRowGroup;  // that one block packs: LayerProblem
   KvShape kv;
   int64_t page_count = 0;
   int chunk_tokens = kDefaultChunkTokens;
