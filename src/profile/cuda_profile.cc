@@ -158,26 +158,20 @@ class CudaProfiler {
         GAPLESS_TRY(decoder_.step_hidden(input_.sequences(), input_.x(), 1));
     const KvShape& kv = decoder_.kv_shape();
     const PagesCopy pages(kv, GAPLESS_TRY(decoder_.copy_layer_pages(0)));
-    PastCache cache(
-        kv, options_.lengths,
-        [&](int /*layer*/, int row, int32_t token, int kv_head, float* key, float* value) {
+    const FirstLayer layer = {
+        .config = &decoder_.config(),
+        .weights = first_layer_,
+        .kv = kv,
+        .chunk_tokens = decoder_.options().chunk_tokens,
+        .deferred_norm = decoder_.options().fusions.deferred_norm,
+        .read = [&](int /*layer*/, int row, int32_t token, int kv_head, float* key, float* value) {
           const int sequence = input_.sequences()[static_cast<size_t>(row)];
           const std::span<const int32_t> own = decoder_.sequence_pages(sequence);
           pages.read(own[static_cast<size_t>(token / kv.page_tokens)], token % kv.page_tokens,
                      kv_head, key, value);
-        });
-    const std::vector<double> expected =
-        layer_reference({.config = &decoder_.config(),
-                         .weights = first_layer_,
-                         .layer = 0,
-                         .kv_dtype = kv.dtype,
-                         .chunk_tokens = decoder_.options().chunk_tokens,
-                         .deferred_norm = decoder_.options().fusions.deferred_norm,
-                         .lengths = options_.lengths,
-                         .x = input_.x().data(),
-                         .cache = &cache,
-                         .thread_count = usable_cpu_count()});
-    result_.validation = GAPLESS_TRY(check_first_layer(y, expected, options_));
+        }};
+    result_.validation =
+        GAPLESS_TRY(check_against_reference(layer, input_, y, options_, usable_cpu_count()));
     return {};
   }
 

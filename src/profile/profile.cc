@@ -119,25 +119,8 @@ class Profiler {
     input_.take_back();
     const std::span<const float> y =
         GAPLESS_TRY(decoder_.step_hidden(input_.sequences(), input_.x(), 1));
-    const StepModel& model = decoder_.model();
-    PastCache cache(
-        model.kv, options_.lengths,
-        [this](int layer, int row, int32_t token, int kv_head, float* key, float* value) {
-          const int sequence = input_.sequences()[static_cast<size_t>(row)];
-          decoder_.read_token(layer, sequence, token, kv_head, key, value);
-        });
-    const std::vector<double> expected =
-        layer_reference({.config = &decoder_.config(),
-                         .weights = &model.weights->layers.front(),
-                         .layer = 0,
-                         .kv_dtype = model.kv.dtype,
-                         .chunk_tokens = model.chunk_tokens,
-                         .deferred_norm = model.fusions.deferred_norm,
-                         .lengths = options_.lengths,
-                         .x = input_.x().data(),
-                         .cache = &cache,
-                         .thread_count = core_count_});
-    result_.validation = GAPLESS_TRY(check_first_layer(y, expected, options_));
+    result_.validation = GAPLESS_TRY(check_against_reference(first_layer_of(decoder_, input_),
+                                                             input_, y, options_, core_count_));
     return {};
   }
 

@@ -109,6 +109,37 @@ Result<Closeness> check_first_layer(std::span<const float> values, std::span<con
   return closeness;
 }
 
+FirstLayer first_layer_of(const CpuDecoder& decoder, const StepInput& input) {
+  const StepModel& model = decoder.model();
+  return {.config = &decoder.config(),
+          .weights = &model.weights->layers.front(),
+          .kv = model.kv,
+          .chunk_tokens = model.chunk_tokens,
+          .deferred_norm = model.fusions.deferred_norm,
+          .read = [&decoder, &input](int layer, int row, int32_t token, int kv_head, float* key,
+                                     float* value) {
+            const int sequence = input.sequences()[static_cast<size_t>(row)];
+            decoder.read_token(layer, sequence, token, kv_head, key, value);
+          }};
+}
+
+Result<Closeness> check_against_reference(const FirstLayer& layer, const StepInput& input,
+                                          std::span<const float> values,
+                                          const ProfileOptions& options, int thread_count) {
+  PastCache cache(layer.kv, options.lengths, layer.read);
+  const std::vector<double> expected = layer_reference({.config = layer.config,
+                                                        .weights = layer.weights,
+                                                        .layer = 0,
+                                                        .kv_dtype = layer.kv.dtype,
+                                                        .chunk_tokens = layer.chunk_tokens,
+                                                        .deferred_norm = layer.deferred_norm,
+                                                        .lengths = options.lengths,
+                                                        .x = input.x().data(),
+                                                        .cache = &cache,
+                                                        .thread_count = thread_count});
+  return check_first_layer(values, expected, options);
+}
+
 void add_up(ProfilePlan& plan) {
   plan.task_count = plan.bytes = plan.memory_bytes = plan.flops = 0;
   for (const StepKernel& kernel : plan.kernels) {

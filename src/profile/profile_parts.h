@@ -80,6 +80,22 @@ class PastCache final : public ReferenceCache {
 Result<Closeness> check_first_layer(std::span<const float> values, std::span<const double> expected,
                                     const ProfileOptions& options);
 
+// The first layer of a decoder that has just run it, for the reference. `read`: as PastCache wants.
+struct FirstLayer {
+  const ModelConfig* config = nullptr;
+  const LayerWeights* weights = nullptr;
+  KvShape kv;
+  int chunk_tokens = 0;
+  bool deferred_norm = false;
+  PastCache::ReadToken read;
+};
+// Of a decoder on CPU cores; both outlive it.
+FirstLayer first_layer_of(const CpuDecoder& decoder, const StepInput& input);
+// The layer in double precision on `thread_count` threads, and how close the values are to it.
+Result<Closeness> check_against_reference(const FirstLayer& layer, const StepInput& input,
+                                          std::span<const float> values,
+                                          const ProfileOptions& options, int thread_count);
+
 // Sums of the kernels of the layer.
 void add_up(ProfilePlan& plan);
 // Bytes, operations and limit of a step, from the plan, the layers and the limits that are there.
