@@ -33,8 +33,8 @@ namespace gapless {
 struct CudaRowsLaunch {
   CudaStream stream = nullptr;
   // The launch may begin while the launch before it on the stream still runs; it waits for that one
-  // before it reads or writes anything but constants (gamma, rope, embedding). Whoever comes next
-  // may start when this launch has waited, not before.
+  // before it reads or writes anything but constants (gamma, rope, embedding; of heads lengths and
+  // page table too). Whoever comes next may start when this launch has waited, not before.
   bool starts_early = false;
   // Of launch_rows: what comes next reads nothing ahead of its own wait but constants, as a matmul
   // does, and may start as soon as this launch has.
@@ -97,8 +97,9 @@ struct CudaHeadsArgs {
   const float* q_gamma = nullptr;  // [head_dim]
   const float* k_gamma = nullptr;
   float eps = 0.0f;
-  const float* rope = nullptr;          // [positions][head_dim]: RopeTable, cos and then sin
-  int64_t rope_positions = 0;           // 0: one for each token that the page table has room for
+  const float* rope = nullptr;  // [positions][head_dim]: RopeTable, cos and then sin
+  int64_t rope_positions = 0;   // 0: one for each token that the page table has room for
+  // Both are read before the wait: nothing that still runs writes them.
   const int32_t* lengths = nullptr;     // [rows]: the row's token included; its position + 1
   const int32_t* page_table = nullptr;  // [rows][page_table_stride]
   int64_t page_table_stride = 0;

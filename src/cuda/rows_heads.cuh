@@ -144,16 +144,16 @@ __device__ __forceinline__ void store_query(const HeadsLaunch& launch, const War
 struct TokenPlace {
   int64_t page;
   int token;
-
-  __device__ __forceinline__ TokenPlace(const HeadsLaunch& launch, int64_t row, int position) {
-    const int index = position / launch.page_tokens;
-    token = position - index * launch.page_tokens;
-    page = -1;
-    if (index < launch.page_table_stride)
-      page = __ldcg(launch.page_table + row * launch.page_table_stride + index);
-    if (page >= launch.page_count) page = -1;
-  }
 };
+__device__ __forceinline__ TokenPlace token_place(const HeadsLaunch& launch, int64_t row,
+                                                  int position) {
+  const int index = position / launch.page_tokens;
+  int64_t page = -1;
+  if (index < launch.page_table_stride)
+    page = __ldcg(launch.page_table + row * launch.page_table_stride + index);
+  if (page >= launch.page_count) page = -1;
+  return {page, position - index * launch.page_tokens};
+}
 
 // cuda_kv_element() for the device.
 template <int kHeadDim>
@@ -180,32 +180,51 @@ __device__ __forceinline__ void store_key_or_value(const HeadsLaunch& launch, co
 
 // ---- The kernel.
 
+// What a head needs beside itself. None of it is of the launch before, so it is loaded while that
+// one runs: behind it, what L2 does not have waits for memory with all that is read ahead.
+template <int kHeadDim>
+struct HeadNeeds {
+  HeadPart<kHeadDim> gamma = {};
+  HeadPart<kHeadDim> turn = {};
+  TokenPlace at = {-1, 0};
+  bool has_token = false;  // the row has one, and there is an angle for it
+
+  template <HeadSteps kSteps>
+  __device__ __forceinline__ void load(const HeadsLaunch& launch, const WarpHead& place) {
+    if (kSteps != HeadSteps::kRope && !place.is_v(launch))
+      gamma.template load<true>(place.is_q(launch) ? launch.q_gamma : launch.k_gamma);
+    if constexpr (kSteps != HeadSteps::kNorm) {
+      const int length = __ldcg(launch.lengths + place.row);
+      has_token = length >= 1 && length <= launch.positions;
+      if (!has_token) return;
+      at = token_place(launch, place.row, length - 1);
+      if (!place.is_v(launch))
+        turn.template load<true>(launch.rope + int64_t{length - 1} * kHeadDim);
+    }
+  }
+};
+
 // A row whose length says that it has no token, or one for which there is no angle, stores nothing.
 template <typename T, int kHeadDim, HeadSteps kSteps>
 __device__ __forceinline__ void finish_head(const HeadsLaunch& launch, const WarpHead& place,
-                                            const HeadPart<kHeadDim>& gamma) {
+                                            const HeadNeeds<kHeadDim>& needs) {
   float* source = launch.qkv + place.row * launch.qkv_stride + int64_t{place.head} * kHeadDim;
   HeadPart<kHeadDim> x;
   x.template load<false>(source);
   if constexpr (kSteps == HeadSteps::kNorm) {
-    norm_head(x, gamma, launch.eps);
+    norm_head(x, needs.gamma, launch.eps);
     x.store(source);
     return;
   }
-  const int length = __ldcg(launch.lengths + place.row);
-  if (length < 1 || length > launch.positions) return;
-  const int position = length - 1;
-  const TokenPlace at(launch, place.row, position);
+  if (!needs.has_token) return;
   if (!place.is_v(launch)) {
-    HeadPart<kHeadDim> turn;
-    turn.template load<true>(launch.rope + int64_t{position} * kHeadDim);
-    if constexpr (kSteps == HeadSteps::kAll) norm_head(x, gamma, launch.eps);
-    rope_head(x, turn);
+    if constexpr (kSteps == HeadSteps::kAll) norm_head(x, needs.gamma, launch.eps);
+    rope_head(x, needs.turn);
   }
   if (place.is_q(launch)) {
     store_query<T>(launch, place, x);
   } else {
-    store_key_or_value<T>(launch, place, at, x);
+    store_key_or_value<T>(launch, place, needs.at, x);
   }
 }
 
@@ -216,11 +235,10 @@ __global__ void __launch_bounds__(kHeadsWarps* kWarpLanes)
   recorder.begin(launch.recorder, DevicePhase::kSetUp);
   const WarpHead place(launch);
   const bool is_there = place.head < launch.head_count;
-  HeadPart<kHeadDim> gamma = {};
-  if (kSteps != HeadSteps::kRope && is_there && !place.is_v(launch))
-    gamma.template load<true>(place.is_q(launch) ? launch.q_gamma : launch.k_gamma);
+  HeadNeeds<kHeadDim> needs;
+  if (is_there) needs.template load<kSteps>(launch, place);
   begin_work(recorder);
-  if (is_there) finish_head<T, kHeadDim, kSteps>(launch, place, gamma);
+  if (is_there) finish_head<T, kHeadDim, kSteps>(launch, place, needs);
   recorder.end(launch.recorder);
 }
 
