@@ -169,7 +169,7 @@ Case named(Case c, const std::string& lengths) {
   c.name = std::string(dtype_name(c.dtype)) + " b" + std::to_string(c.lengths.size()) + " " +
            lengths + " page " + std::to_string(c.page_tokens) + " chunk " +
            std::to_string(c.chunk_tokens) + (c.starts_early ? " early" : "");
-  if (c.tuning.used_slots > 0) c.name += " slots " + std::to_string(c.tuning.used_slots);
+  if (c.tuning.ring_slots > 0) c.name += " slots " + std::to_string(c.tuning.ring_slots);
   if (c.tuning.pair_tiles >= 0) c.name += " pair " + std::to_string(c.tuning.pair_tiles);
   return c;
 }
@@ -206,7 +206,7 @@ void add_tuning(std::vector<Case>& cases) {
       for (const int slots : {1, 2}) {
         Case c = uniform(DType::kBf16, 16, 4096);
         c.chunk_tokens = chunk;
-        c.tuning = {.used_slots = slots};
+        c.tuning = {.ring_slots = slots};
         c.starts_early = starts_early;
         cases.push_back(named(c, "ctx 4096"));
         add_ragged(cases, c);

@@ -16,10 +16,14 @@ constexpr int64_t kStatusBytes = 256;  // the status word has a line of its own
 constexpr int64_t kPointerBytes = 16;
 constexpr int kQueryBlock = 8;
 // Of keys and values, on their way into an SM. Half of them keep the memory busy, and with more
-// every other load waits longer; but a launch that starts early reads them before it may go on, and
-// a launch with little to read waits for memory all the time.
+// every other load waits longer. All are for the beginning, for blocks that have more to read than
+// others, for launches that start early, and for those with little to read, which wait for memory
+// all the time.
 constexpr int64_t kRingBytes = 128 << 10;
-constexpr int64_t kUsedRingBytes = 64 << 10;
+constexpr int64_t kCalmRingBytes = 64 << 10;
+// Of a pair, into L2 before a block knows what it takes. Where that is kept from another layer, it
+// is known as soon as these bytes would be asked for.
+constexpr int64_t kFrontBytes = 64 << 10;
 constexpr int kManyTiles = 16;  // of a warp; a launch with less has little to read
 constexpr int kLeastStaged = 2;
 constexpr int kLeastQueryBuffers = 2;
@@ -161,7 +165,11 @@ int slots_of(const CudaAttentionShape& shape, const CudaAttentionConfig& config,
       chunk_count(longest_of(shape, args), kAttentionTileTokens) * args.batch * shape.kv.kv_heads;
   const int64_t warps = int64_t{blocks_of(shape, config, args)} * config.form.warps();
   const bool has_little = most_tiles < kManyTiles * warps;
-  return args.starts_early || has_little ? config.early_slots : config.used_slots;
+  return has_little ? config.buffers.ring_slots : config.calm_slots;
+}
+
+int front_tokens_of(int head_dim) {
+  return static_cast<int>(kFrontBytes / (2 * cuda_kv_row_bytes(head_dim)));
 }
 
 AttentionLaunch launch_of(const CudaAttentionShape& shape, const CudaAttentionConfig& config,
@@ -170,6 +178,9 @@ AttentionLaunch launch_of(const CudaAttentionShape& shape, const CudaAttentionCo
   const int64_t partials = partials_in(shape, args.workspace_bytes);
   std::byte* workspace = static_cast<std::byte*>(args.workspace);
   std::byte* first_partial = workspace + kStatusBytes;
+  const int calm_slots = slots_of(shape, config, args);
+  // For the launch before, or for a schedule: meanwhile the whole ring may be filled.
+  const bool waits_first = args.starts_early || !args.has_schedules;
   return {.pages = static_cast<const std::byte*>(args.pages),
           .page_bytes = cuda_kv_page_bytes(kv.kv_heads, kv.head_dim, kv.page_tokens),
           .block_bytes = cuda_kv_block_bytes(kv.head_dim, kv.page_tokens),
@@ -194,7 +205,10 @@ AttentionLaunch launch_of(const CudaAttentionShape& shape, const CudaAttentionCo
           .chunk_divider = attention_divider(shape.chunk_tokens),
           .page_divider = attention_divider(kv.page_tokens),
           .buffers = config.buffers,
-          .used_slots = slots_of(shape, config, args),
+          .first_slots = waits_first ? config.buffers.ring_slots : calm_slots,
+          .calm_slots = calm_slots,
+          .whole_is_calm = !args.starts_early,
+          .front_tokens = args.has_schedules ? 0 : front_tokens_of(kv.head_dim),
           .pair_tiles = config.pair_tiles,
           .score_scale = args.scale * kLog2E,
           .output_is_f32 = shape.output_dtype == DType::kF32,
@@ -222,7 +236,7 @@ Result<CudaAttentionConfig> configure_cuda_attention(const CudaAttentionShape& s
                     .state_buffers = kAttentionMaxStateBuffers,
                     .query_buffers = kAttentionMaxQueryBuffers,
                     .staged = kAttentionMaxStaged};
-  if (tuning.used_slots > config.buffers.ring_slots) config.buffers.ring_slots = tuning.used_slots;
+  if (tuning.ring_slots > 0) config.buffers.ring_slots = tuning.ring_slots;
   config.pair_tiles = tuning.pair_tiles >= 0 ? tuning.pair_tiles : kPairTiles;
   config.grid_limit = limits.sm_count;
   // A recorded launch has the same ring as the others.
@@ -234,11 +248,7 @@ Result<CudaAttentionConfig> configure_cuda_attention(const CudaAttentionShape& s
                 group, shape.kv.head_dim, config.shared_bytes, limits.name,
                 limits.shared_block_bytes, kRecorderSharedBytes);
   const int slots = config.buffers.ring_slots;
-  config.early_slots = slots;
-  config.used_slots = std::clamp(static_cast<int>(kUsedRingBytes / slot_bytes), 1, slots);
-  if (tuning.used_slots > 0) {
-    config.early_slots = config.used_slots = std::min(tuning.used_slots, slots);
-  }
+  config.calm_slots = std::clamp(static_cast<int>(kCalmRingBytes / slot_bytes), 1, slots);
   return config;
 }
 

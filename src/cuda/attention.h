@@ -38,7 +38,7 @@ struct CudaAttentionShape {
 
 // For measurements; results do not depend on it. 0: we choose.
 struct CudaAttentionTuning {
-  int used_slots = 0;   // tiles of 16 tokens that a warp has in flight
+  int ring_slots = 0;   // tiles of 16 tokens that a warp has in flight at most
   int pair_tiles = -1;  // that a pair counts as beside those it has; -1: we choose
 };
 
@@ -72,10 +72,7 @@ struct CudaAttentionArgs {
 struct CudaAttentionConfig {
   AttentionForm form;
   AttentionBuffers buffers;
-  // Of the ring: by launches that have little to read or start early, which fill it while they
-  // wait, and by the others.
-  int early_slots = 0;
-  int used_slots = 0;
+  int calm_slots = 0;  // of the ring, that a warp keeps full which is in no hurry
   int pair_tiles = 0;
   int64_t shared_bytes = 0;  // beside those of a recorder, which are left free
   int grid_limit = 0;        // blocks that the device holds at once: one an SM

@@ -54,16 +54,16 @@ TEST(CudaAttentionConfig, FillsSharedMemoryWithTheRing) {
   }
 }
 
-TEST(CudaAttentionConfig, UsesTheWholeRingWhenItStartsEarly) {
+TEST(CudaAttentionConfig, KeepsHalfOfTheRingForThoseInAHurry) {
   const Result<CudaAttentionConfig> config = configure_cuda_attention(qwen_shape(), h200_limits());
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->buffers.ring_slots, 2);
-  EXPECT_EQ(config->early_slots, 2);
-  EXPECT_EQ(config->used_slots, 1);
+  EXPECT_EQ(config->calm_slots, 1);
   const Result<CudaAttentionConfig> tuned =
-      configure_cuda_attention(qwen_shape(), h200_limits(), {.used_slots = 2});
+      configure_cuda_attention(qwen_shape(), h200_limits(), {.ring_slots = 1});
   ASSERT_TRUE(tuned) << tuned.error().message;
-  EXPECT_EQ(tuned->used_slots, 2);
+  EXPECT_EQ(tuned->buffers.ring_slots, 1);
+  EXPECT_EQ(tuned->calm_slots, 1);
 }
 
 // Goal: the multiplication that stands for a division is right for every number that occurs.

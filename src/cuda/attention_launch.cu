@@ -31,12 +31,13 @@ using namespace gapless::device;
 template <typename F>
 __device__ __forceinline__ void take_tile(const AttentionLaunch& launch, WarpState<F>& state,
                                           TileLoader<F>& loader, const Ring<F>& ring,
-                                          const RingPlace& place, int valid_tokens) {
+                                          const RingPlace& place, int valid_tokens,
+                                          bool starts_next) {
   float scores[F::kQueryBlocks][4];
   wait_for_phase(ring.keys_barrier(place.slot), place.parity);
   state.add_keys(scores, ring.keys(place.slot));
   __syncwarp();  // every lane has read the keys: the next ones may come
-  loader.start_keys();
+  if (starts_next) loader.start_keys();
 
   uint32_t probabilities[F::kQueryBlocks][2];
   state.softmax(scores, probabilities, launch.score_scale, valid_tokens);
@@ -45,8 +46,26 @@ __device__ __forceinline__ void take_tile(const AttentionLaunch& launch, WarpSta
   if (valid_tokens < kAttentionTileTokens) clear_rows<F>(ring.values(place.slot), valid_tokens);
   state.add_values(probabilities, ring.values(place.slot));
   __syncwarp();
-  loader.start_values();
+  if (starts_next) loader.start_values();
 }
+
+// How many tiles of a warp are on their way: some at first, then those of a warp that is calm, and
+// from its `calm_tiles`-th tile on as many as the ring holds (attention_schedule.cuh). There is no
+// register to spare for more than a count.
+struct Pace {
+  int taken = 0;  // tiles
+
+  // Once a tile: whether another one is asked for when it has been taken.
+  __device__ bool starts_next(const AttentionLaunch& launch, int calm_tiles) const {
+    return taken >= launch.first_slots - launch.calm_slots || calm_tiles == 0;
+  }
+  // Once a tile, behind that: whether one more is.
+  __device__ bool starts_more(const AttentionLaunch& launch, int calm_tiles) {
+    const int before = calm_tiles > 0 ? launch.calm_slots : launch.first_slots;
+    const int hurried = ++taken - max(calm_tiles, 1);
+    return hurried >= 0 && hurried < launch.buffers.ring_slots - before;
+  }
+};
 
 // ---- The kernel.
 
@@ -131,6 +150,25 @@ __device__ __forceinline__ void prefetch_page_table(const AttentionLaunch& launc
   }
 }
 
+// By one warp, as soon as the block begins: the front of a pair into L2. Most blocks begin with the
+// front of a pair, and which one each has is known, and asked for, two microseconds later.
+__device__ __forceinline__ void bring_front(const AttentionLaunch& launch, int row_bytes) {
+  const int pair = static_cast<int>(blockIdx.x);
+  const int sequence = pair / launch.kv_heads;
+  const int place = threadIdx.x % kWarpLanes;  // of a page
+  const int first_token = place * launch.page_tokens;
+  const int most_tokens = min(launch.front_tokens, launch.max_length);
+  if (sequence >= launch.batch || first_token >= most_tokens) return;
+  const int page = __ldg(launch.page_table + sequence * launch.page_table_stride + place);
+  const int length = min(__ldg(launch.lengths + sequence), most_tokens);
+  const int bytes = min(length - first_token, launch.page_tokens) * row_bytes;
+  if (bytes <= 0 || static_cast<uint32_t>(page) >= static_cast<uint32_t>(launch.page_count)) return;
+  const std::byte* keys = launch.pages + page * launch.page_bytes +
+                          2 * launch.block_bytes * (pair - sequence * launch.kv_heads);
+  prefetch_into_l2(keys, bytes);
+  prefetch_into_l2(keys + launch.block_bytes, bytes);
+}
+
 // Of a role, so many chunks that what it records of them fits, two or three phases each.
 inline constexpr int kMostRecordedChunks = 16;
 template <typename F>
@@ -159,9 +197,10 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
   const Schedule& schedule = *shared.schedule;
   recorder.phase(DevicePhase::kReadAhead);
   TileLoader<F> loader(launch, schedule, shared.ring, warp);
-  for (int slot = 0; slot < launch.used_slots; ++slot) {
+  for (int slot = 0; slot < launch.first_slots; ++slot) {
     loader.start_keys();
     loader.start_values();
+    loader.advance();
   }
   recorder.phase(DevicePhase::kWaitLaunch);
   loader.wait();
@@ -174,6 +213,7 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
   RingPlace query_place;
   RingPlace state_place = {0, 1};  // the states are free at first
   RecordedChunks<F> recorded(launch, schedule);
+  Pace pace;
   bool is_new_pair = true;
   for (Walk walk(schedule); !walk.is_done(); walk.advance(launch, schedule)) {
     if (is_new_pair) {
@@ -191,8 +231,20 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
     if (recorded.next()) recorder.phase(DevicePhase::kWork, walk.cursor().chunk);
     const int step = F::kWarps * kAttentionTileTokens;
     for (int token = tile_lane * kAttentionTileTokens; token < token_count; token += step) {
-      take_tile(launch, state, loader, shared.ring, place, token_count - token);
-      place.advance(launch.used_slots);
+      const int calm_tiles = schedule.calm_tiles / F::kWarps;
+      bool has_started = pace.starts_next(launch, calm_tiles);
+      take_tile(launch, state, loader, shared.ring, place, token_count - token, has_started);
+      place.advance(launch.buffers.ring_slots);
+      bool starts_more = pace.starts_more(launch, calm_tiles);
+#pragma unroll 1  // so that the way to the next tile is in one place: it takes registers
+      while (true) {
+        if (has_started) loader.advance();
+        if (!starts_more) break;
+        loader.start_keys();
+        loader.start_values();
+        has_started = true;
+        starts_more = false;
+      }
     }
     wait_for_phase(shared.free_barriers + 8 * state_place.slot, state_place.parity);
     state.store(shared.states_in(launch, state_place.slot), tile_lane, launch.group_heads);
@@ -347,6 +399,8 @@ __global__ void __launch_bounds__(F::kThreads, 1)
   const SharedMemory<F> shared(memory, launch, warp);
   // Two warps work on the schedule while the others make the barriers.
   constexpr int kPartialWarp = F::kWarps + 1;
+  constexpr int kFrontWarp = F::kWarps + 2;
+  if (warp == kFrontWarp) bring_front(launch, F::kRowBytes);
   if (warp != kPartialWarp) shared.initialise_barriers(launch, warp);
   const int length = launch.has_schedules ? 0 : thread_length(launch, kPartialWarp);
   prefetch_page_table(launch);

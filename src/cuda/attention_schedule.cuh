@@ -28,6 +28,9 @@ namespace gapless::device {
 
 // A piece is made a multiple of the longest pair where an equal share is at least this part of it.
 inline constexpr float kWholePairShare = 0.85f;
+// Of an equal share of all tiles: what a block may have and take all of it calmly. The less it is,
+// the more blocks hurry, and memory becomes slower when all do.
+inline constexpr int kCalmPercent = 70;
 struct Schedule;
 
 __device__ __forceinline__ int tiles_of(int tokens) {
@@ -108,13 +111,13 @@ inline constexpr int kWalkParts = 3;
 
 // In shared memory.
 struct alignas(16) Schedule {
-  Piece piece;             // of this block
-  Piece walk[kWalkParts];  // the same chunks, in the order in which they are taken
-  int32_t pair_end;        // places without a tile behind those of each pair
-  int32_t block_places;    // size of a block's piece
-  int32_t has_room;        // 0: the workspace is too small, and nothing is done
-  int32_t unused;
-  int32_t begin[kAttentionMaxBatch];          // tiles of a head of all sequences before
+  Piece piece;                        // of this block
+  Piece walk[kWalkParts];             // the same chunks, in the order in which they are taken
+  int32_t pair_end;                   // places without a tile behind those of each pair
+  int32_t block_places;               // size of a block's piece
+  int32_t has_room;                   // 0: the workspace is too small, and nothing is done
+  int32_t calm_tiles;                 // of this block, the first ones: calm_tiles_of()
+  int32_t begin[kAttentionMaxBatch];  // tiles of a head of all sequences before
   int32_t partial_begin[kAttentionMaxBatch];  // number of its first partial
   int32_t length[kAttentionMaxBatch];
 };
@@ -191,6 +194,7 @@ struct Layout {
   int places;     // of all
   int pair_end;
   int block_places;
+  int calm_share;  // tiles that a block takes calmly when it has no more
 
   __device__ Layout(const AttentionLaunch& launch, const Schedule& schedule, int length)
       : thread_sequences((launch.batch + kWarpLanes - 1) / kWarpLanes),
@@ -229,6 +233,8 @@ struct Layout {
     pair_end = is_whole || is_small ? 0 : launch.pair_tiles;
     places = tiles + pair_end * launch.batch * launch.kv_heads;
     block_places = is_whole ? whole_pairs : block_share(launch, places);
+    const int whole_share = launch.whole_is_calm ? whole_pairs : 0;
+    calm_share = is_whole ? whole_share : share * kCalmPercent / 100;
   }
 };
 
@@ -249,11 +255,19 @@ __device__ inline int front_chunks(const AttentionLaunch& launch, const Schedule
   return min(chunk_in_pair(launch, in_block), pair.chunk_count);
 }
 
-// By a warp: the first chunk that begins at `place` or behind it. `holder` is the lane that has its
-// sequence; both may differ from lane to lane.
+// Blocks have some tiles more or fewer than an equal share, since chunks are not divided. Bytes in
+// flight make up for that: with twice as many on their way, tiles come twice as fast, at the cost
+// of the other blocks. A block that takes this many of its tiles calmly and hurries with the rest
+// needs as long as one that has calm_share tiles and never hurries.
+__device__ __forceinline__ int calm_tiles_of(const Layout& layout, int tiles) {
+  return max(2 * layout.calm_share - tiles, 0);
+}
+
+// By a warp: the first chunk that begins at `place` or behind it, and how many tiles are before it.
+// `holder` is the lane that has its sequence; all of that may differ from lane to lane.
 __device__ __forceinline__ Cursor chunk_from(const AttentionLaunch& launch,
                                              const Schedule& schedule, const Layout& layout,
-                                             int place, int holder) {
+                                             int place, int holder, int& tiles_before) {
   int sequence = holder * layout.thread_sequences;
   int begin = __shfl_sync(~0u, layout.own_begin, holder);
   int length = __shfl_sync(~0u, layout.own_length, holder);
@@ -268,6 +282,9 @@ __device__ __forceinline__ Cursor chunk_from(const AttentionLaunch& launch,
   const int kv_head = divide_roughly(in_sequence, pair_places);
   const int chunk = chunk_in_pair(launch, in_sequence - kv_head * pair_places);
   Cursor cursor = {Cursor::pair_of(sequence, kv_head), chunk, chunks_of(launch, length), length};
+  const int pair_tiles = pair_places - layout.pair_end;
+  tiles_before = launch.kv_heads * begin + kv_head * pair_tiles +
+                 min(chunk * (launch.chunk_tokens / kAttentionTileTokens), pair_tiles);
   if (place == layout.places) return {Cursor::pair_of(launch.batch, 0), 0, 1, 0};
   if (chunk >= cursor.chunk_count) cursor.advance_pair(launch, schedule);
   return cursor;
@@ -302,11 +319,14 @@ __device__ __forceinline__ void take_piece(const AttentionLaunch& launch, Schedu
       static_cast<int>(min(block_place + layout.block_places, int64_t{layout.places}));
   const int begin_holder = __popc(layout.lanes_to(launch, begin_place)) - 1;
   const int end_holder = __popc(layout.lanes_to(launch, end_place)) - 1;
+  int tiles_before;
   const Cursor cursor = chunk_from(launch, schedule, layout, is_begin ? begin_place : end_place,
-                                   is_begin ? begin_holder : end_holder);
+                                   is_begin ? begin_holder : end_holder, tiles_before);
+  const int tiles = __shfl_sync(~0u, tiles_before, kWarpLanes / 2) - tiles_before;
   if (lane == 0) {
     schedule.pair_end = layout.pair_end;
     schedule.block_places = layout.block_places;
+    schedule.calm_tiles = calm_tiles_of(layout, tiles);
     schedule.piece.begin = cursor;
   } else if (lane == kWarpLanes / 2) {
     schedule.piece.end = cursor;

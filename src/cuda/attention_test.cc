@@ -113,7 +113,7 @@ TEST_F(CudaAttentionOnDevice, AgreesWithTheFormulaForEveryChunkSizeAndRing) {
     for (const int chunk : {16, 64, 256, 512, 1024, 2048}) {
       CudaBatchOptions options = options_of(DType::kBf16, 2, 5, 128, 128, {1, 15, 600, 3000, 0});
       options.shape.chunk_tokens = chunk;
-      options.tuning = {.used_slots = slots};
+      options.tuning = {.ring_slots = slots};
       expect_reference(options,
                        "chunk " + std::to_string(chunk) + " slots " + std::to_string(slots));
     }

@@ -192,12 +192,15 @@ class TileLoader {
     const std::byte* keys = source_.keys();
     values_ = keys + launch_.block_bytes;
     start_copy(ring_.keys(slot_), keys, F::kTileBytes, ring_.keys_barrier(slot_));
-    source_.advance();
   }
   __device__ void start_values() {
     if (values_ == nullptr) return;
     start_copy(ring_.values(slot_), values_, F::kTileBytes, ring_.values_barrier(slot_));
-    if (++slot_ == launch_.used_slots) slot_ = 0;
+    if (++slot_ == launch_.buffers.ring_slots) slot_ = 0;
+  }
+  // After each tile that was started, and before the next one is.
+  __device__ void advance() {
+    if (source_.has_tile()) source_.advance();
   }
 
  private:
