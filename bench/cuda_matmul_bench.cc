@@ -65,6 +65,7 @@ std::string name_of(const Case& c) {
   std::string name = std::string(dtype_name(c.dtype)) + " " + c.projection.name + " m" +
                      std::to_string(c.tokens) + (c.starts_early ? " early" : "") +
                      (c.has_residual ? " residual" : "");
+  if (c.tuning.row_parts > 0) name += " parts " + std::to_string(c.tuning.row_parts);
   if (c.tuning.stage_bricks > 0) name += " stage " + std::to_string(c.tuning.stage_bricks);
   if (c.tuning.ring_slots > 0) name += " slots " + std::to_string(c.tuning.ring_slots);
   if (c.tuning.blocks > 0) name += " blocks " + std::to_string(c.tuning.blocks);
@@ -138,7 +139,9 @@ void add_main(std::vector<Case>& cases) {
 
 // How the kernel may be cut, bytes in flight, and what a launch that starts early does meanwhile.
 void add_tuning(std::vector<Case>& cases) {
-  std::vector<CudaMatmulTuning> tunings = {{.stage_bricks = 2, .ring_slots = 6},
+  std::vector<CudaMatmulTuning> tunings = {{.row_parts = 1},
+                                           {.row_parts = 2},
+                                           {.stage_bricks = 2, .ring_slots = 6},
                                            {.stage_bricks = 3, .ring_slots = 4},
                                            {.stage_bricks = 4, .ring_slots = 2}};
   for (const int kib : {-1, 16, 32, 48, 64, 128}) tunings.push_back({.read_ahead_kib = kib});

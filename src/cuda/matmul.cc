@@ -6,6 +6,8 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda/matmul_tokens.h"
+
 namespace gapless {
 namespace {
 
@@ -18,6 +20,8 @@ constexpr int kMaxReadAheadBricks = 6;
 // Fewer are not worth a block: the pieces it leaves cost more than it reads.
 constexpr int64_t kMinBlockBricks = 4;
 constexpr int kMinRingSlots = 3;
+// A block that has no more than that is done so soon that its end counts: tiles are cut in rows.
+constexpr int64_t kMaxShortBricks = 48;
 
 int form_index(int tokens) {
   int index = 0;
@@ -27,8 +31,9 @@ int form_index(int tokens) {
 
 // What a block leaves for another: each sum with the number of the launch.
 int64_t partial_bytes(const CudaMatmulConfig& config) {
-  return int64_t{config.blocks} * kMatmulTileRows * config.form.token_tiles * kMatmulTokenTile *
-         int64_t{sizeof(uint64_t)};
+  if (!config.cuts_tiles) return 0;
+  return int64_t{config.blocks} * (kMatmulTileRows / config.form.row_parts) *
+         config.form.token_tiles * kMatmulTokenTile * int64_t{sizeof(uint64_t)};
 }
 
 Result<void> check_shape(const CudaMatmulShape& shape, int tokens) {
@@ -44,10 +49,13 @@ Result<void> check_shape(const CudaMatmulShape& shape, int tokens) {
 
 Result<void> check_tuning(const CudaMatmulTuning& tuning) {
   if (tuning.stage_bricks < 0 || tuning.ring_slots < 0 || tuning.blocks < 0 ||
-      tuning.ring_slots > kMatmulMaxRingSlots)
-    return fail(ErrorCode::kInvalidInput,
-                "a matmul tuned to {} bricks a stage, {} slots (at most {}) and {} blocks",
-                tuning.stage_bricks, tuning.ring_slots, kMatmulMaxRingSlots, tuning.blocks);
+      tuning.ring_slots > kMatmulMaxRingSlots || tuning.row_parts < 0 || tuning.row_parts > 2)
+    return fail(
+        ErrorCode::kInvalidInput,
+        "a matmul tuned to {} bricks a stage, {} slots (at most {}), {} blocks and {} parts "
+        "of a tile (at most 2)",
+        tuning.stage_bricks, tuning.ring_slots, kMatmulMaxRingSlots, tuning.blocks,
+        tuning.row_parts);
   return {};
 }
 
@@ -79,9 +87,10 @@ Result<void> check_residual(const CudaMatmulArgs& args, int64_t columns) {
 MatmulLaunch launch_of(const CudaMatmulShape& shape, const CudaMatmulConfig& config,
                        const CudaMatmulArgs& args) {
   std::byte* workspace = static_cast<std::byte*>(args.workspace);
-  const int tiles = static_cast<int>(cuda_weight_tiles(shape.weights));
+  const int tiles = static_cast<int>(cuda_weight_tiles(shape.weights)) * config.form.row_parts;
   const int bricks_per_tile = static_cast<int>(cuda_weight_bricks_per_tile(shape.weights));
-  return {.weights = static_cast<const std::byte*>(args.weights),
+  return {.token_map = {},
+          .weights = static_cast<const std::byte*>(args.weights),
           .row_scales = args.weight_scales,
           .x = static_cast<const std::byte*>(args.x),
           .token_scales = args.token_scales,
@@ -94,39 +103,63 @@ MatmulLaunch launch_of(const CudaMatmulShape& shape, const CudaMatmulConfig& con
           .residual_stride = args.residual_stride,
           .tokens = args.tokens,
           .columns = static_cast<int>(shape.weights.columns),
-          .tiles = tiles,
           .bricks_per_tile = bricks_per_tile,
           .blocks = config.blocks,
           .block_bricks = tiles * bricks_per_tile / config.blocks,
           .extra_bricks = tiles * bricks_per_tile % config.blocks,
           .stage_bricks = config.stage_bricks,
           .ring_slots = config.ring_slots,
-          .stage_bytes = matmul_stage_bytes(config.form.token_tiles, config.stage_bricks),
+          .stage_bytes = matmul_stage_bytes(config.form, config.stage_bricks),
           .token_stride = matmul_token_stride(config.stage_bricks),
           .read_ahead_bytes = config.read_ahead_bytes,
+          .cuts_tiles = config.cuts_tiles,
           .is_gated = shape.weights.is_gated,
           .output_is_f32 = shape.output_dtype == DType::kF32,
           .residual_is_f32 = args.residual_dtype == DType::kF32,
           .recorder = args.recorder};
 }
 
+// How the weights go over the blocks. As many blocks for each tile as there are SMs for: if that is
+// two, halves of tiles, so that no block needs sums of another; if it is three, two of them leave a
+// third of their half to one in between, which has that early. With fewer SMs or more tiles it
+// would leave too many SMs idle, and long blocks gain nothing.
+void set_cut(CudaMatmulConfig& config, const CudaWeightShape& weights, const CudaLimits& limits,
+             const CudaMatmulTuning& tuning) {
+  const int64_t tiles = cuda_weight_tiles(weights);
+  const int64_t bricks_per_tile = cuda_weight_bricks_per_tile(weights);
+  const int64_t tile_blocks = limits.sm_count / tiles;
+  const bool halves_tiles = (tile_blocks == 2 || tile_blocks == 3) &&
+                            tile_blocks * tiles * 5 >= int64_t{limits.sm_count} * 4 &&
+                            bricks_per_tile <= tile_blocks * kMaxShortBricks;
+  config.form.row_parts = tuning.row_parts > 0 ? tuning.row_parts : halves_tiles ? 2 : 1;
+  const int64_t bricks = tiles * config.form.row_parts * bricks_per_tile;
+  const bool is_halved = halves_tiles && config.form.row_parts == 2;
+  const int64_t blocks = tuning.blocks > 0 ? tuning.blocks
+                         : is_halved       ? tile_blocks * tiles
+                                           : std::max(limits.sm_count, 1);
+  config.blocks = static_cast<int>(std::clamp<int64_t>(bricks / kMinBlockBricks, 1, blocks));
+  config.cuts_tiles = bricks % (config.blocks * bricks_per_tile) != 0;
+}
+
 // Stages in flight, and what they take.
 void set_stages(CudaMatmulConfig& config, const CudaLimits& limits,
                 const CudaMatmulTuning& tuning) {
-  const int tiles = config.form.token_tiles;
-  config.stage_bricks = tuning.stage_bricks > 0 ? tuning.stage_bricks : kDefaultStageBricks;
+  config.stage_bricks =
+      tuning.stage_bricks > 0 ? tuning.stage_bricks : kDefaultStageBricks * config.form.row_parts;
   // With up to 16 tokens two blocks fit an SM: the next launch fills its ring while this one ends.
   const int64_t half_sm = limits.shared_sm_bytes / 2 - limits.shared_reserved_bytes;
-  // So that there cannot be two of them. More would only wait longer in memory's queue.
+  // So that there cannot be two of them. More would only wait longer in memory's queue. Halves of
+  // tiles leave SMs idle, which would get two of them.
   const int64_t most_of_sm = limits.shared_sm_bytes * 3 / 4;
-  const int64_t room = std::min(tuning.takes_sm ? most_of_sm : half_sm, limits.shared_block_bytes) -
-                       kRecorderSharedBytes;
-  const int64_t slots = room / matmul_shared_bytes(tiles, config.stage_bricks, 1);
+  const bool takes_sm = tuning.takes_sm || config.form.row_parts > 1;
+  const int64_t room = std::min(takes_sm ? most_of_sm : half_sm, limits.shared_block_bytes) -
+                       kRecorderSharedBytes - matmul_shared_bytes(config.form, 1, 0);
+  const int64_t slots = room / matmul_slot_bytes(config.form, config.stage_bricks);
   config.ring_slots =
       tuning.ring_slots > 0
           ? tuning.ring_slots
           : static_cast<int>(std::clamp<int64_t>(slots, kMinRingSlots, kMatmulMaxRingSlots));
-  config.shared_bytes = matmul_shared_bytes(tiles, config.stage_bricks, config.ring_slots);
+  config.shared_bytes = matmul_shared_bytes(config.form, config.stage_bricks, config.ring_slots);
 }
 
 }  // namespace
@@ -139,14 +172,11 @@ Result<CudaMatmulConfig> configure_cuda_matmul(const CudaMatmulShape& shape, int
   CudaMatmulConfig config;
   config.form.is_s8 = shape.weights.dtype == DType::kS8;
   config.form.token_tiles = 1 << form_index(tokens);
-  const int64_t bricks =
-      cuda_weight_tiles(shape.weights) * cuda_weight_bricks_per_tile(shape.weights);
-  const int64_t blocks = tuning.blocks > 0 ? tuning.blocks : limits.sm_count;
-  config.blocks = static_cast<int>(
-      std::clamp<int64_t>(bricks / kMinBlockBricks, 1, std::max(blocks, int64_t{1})));
+  set_cut(config, shape.weights, limits, tuning);
   set_stages(config, limits, tuning);
+  const int64_t block_bricks = cuda_weight_bytes(shape.weights) / kMatmulBrickBytes / config.blocks;
   const int64_t read_ahead_bricks =
-      std::clamp<int64_t>(bricks / config.blocks / 16, kMinReadAheadBricks, kMaxReadAheadBricks);
+      std::clamp<int64_t>(block_bricks / 16, kMinReadAheadBricks, kMaxReadAheadBricks);
   config.read_ahead_bytes = tuning.read_ahead_kib == 0
                                 ? static_cast<int>(read_ahead_bricks) * kMatmulBrickBytes
                                 : std::max(tuning.read_ahead_kib, 0) << 10;
@@ -167,6 +197,7 @@ Result<CudaMatmul> CudaMatmul::make(const CudaMatmulShape& shape, const CudaMatm
     return fail(ErrorCode::kInvalidInput, "{} has compute capability {}.{}; 8.0 is needed",
                 limits.name, limits.compute_capability / 10, limits.compute_capability % 10);
   CudaMatmul matmul(shape);
+  matmul.has_copy_engine_ = limits.compute_capability >= 90;
   for (int i = 0; i <= form_index(shape.max_tokens); ++i) {
     const int tokens = std::min(kMatmulTokenTile << i, shape.max_tokens);
     CudaMatmulConfig& config = matmul.configs_[static_cast<size_t>(i)];
@@ -220,9 +251,18 @@ Result<void> CudaMatmul::launch(const CudaMatmulArgs& args, CudaStream stream) c
   GAPLESS_TRY(check_args(args));
   if (args.tokens == 0) return {};
   const CudaMatmulConfig& used = config(args.tokens);
-  return check_cuda(matmul_launch_kernel(used.form, launch_of(shape_, used, args),
-                                         used.shared_bytes, args.starts_early, stream),
-                    "launching a matmul");
+  MatmulLaunch launch = launch_of(shape_, used, args);
+  if (has_copy_engine_)
+    GAPLESS_TRY(describe_matmul_tokens({.x = launch.x,
+                                        .stride_bytes = launch.x_stride,
+                                        .tokens = launch.tokens,
+                                        .row_bytes = launch.bricks_per_tile * kMatmulUnitBytes,
+                                        .copied_tokens = used.form.token_tiles * kMatmulTokenTile,
+                                        .copied_bytes = launch.token_stride},
+                                       launch.token_map));
+  return check_cuda(
+      matmul_launch_kernel(used.form, launch, used.shared_bytes, args.starts_early, stream),
+      "launching a matmul");
 }
 
 }  // namespace gapless

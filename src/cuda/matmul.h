@@ -7,8 +7,10 @@
 // residual, cast to the output's type.
 //
 // Bricks of weights (matmul_pack.h) are cut evenly over the SMs, whatever the shape; tiles that are
-// cut are added in the order of k. Results depend on the weights' shape and the number of blocks
-// only: not on how many tokens there are, not on which block ends first.
+// cut are added in the order of k. A block that has only some 300 KiB would spend much of its time
+// with that: there tiles are cut in rows too, and each of 2 (or 3) blocks a tile has its own half
+// (or two thirds of one). Results depend on the weights' shape and how they are cut only: not on
+// how many tokens there are, not on which block ends first.
 
 #pragma once
 
@@ -29,9 +31,11 @@ struct CudaMatmulShape {
   int max_tokens = 0;                 // at most 64
 };
 
-// For measurements. 0: we choose. Results of s8 do not depend on it, those of bf16 on `blocks`.
+// For measurements. 0: we choose. Results of s8 do not depend on it, those of bf16 on `blocks` and
+// `row_parts`.
 struct CudaMatmulTuning {
-  int stage_bricks = 0;  // of 8 KiB, copied together
+  int row_parts = 0;     // of a tile: 1 or 2
+  int stage_bricks = 0;  // of 8 KiB / row_parts, copied together
   int ring_slots = 0;    // stages in flight
   int blocks = 0;
   int read_ahead_kib = 0;  // of weights beyond the ring that a block brings into L2; -1: none
@@ -70,6 +74,7 @@ struct CudaMatmulConfig {
   int ring_slots = 0;
   int blocks = 0;
   int read_ahead_bytes = 0;
+  bool cuts_tiles = false;   // over blocks, which then exchange sums
   int64_t shared_bytes = 0;  // beside kRecorderSharedBytes, which a recorded launch needs
 };
 // With that many tokens.
@@ -99,6 +104,7 @@ class CudaMatmul {
   Result<void> check_args(const CudaMatmulArgs& args) const;
 
   CudaMatmulShape shape_;
+  bool has_copy_engine_ = false;  // which takes tokens as matmul_tokens.h says
   std::array<CudaMatmulConfig, kForms> configs_;
 };
 

@@ -27,10 +27,10 @@ using namespace gapless::device;
 constexpr int kThreads = (kMatmulWarps + kMatmulCopyWarps) * kWarpLanes;
 
 // A multiplying warp.
-template <bool kIsS8, int kTokenTiles, typename Recorder>
+template <bool kIsS8, int kTokenTiles, int kRowParts, typename Recorder>
 __device__ __forceinline__ void multiply_stages(const MatmulLaunch& launch, const StageRing& ring,
                                                 Recorder& recorder) {
-  WarpSums<kIsS8, kTokenTiles> sums(threadIdx.x / kWarpLanes, threadIdx.x % kWarpLanes);
+  WarpSums<kIsS8, kTokenTiles, kRowParts> sums(threadIdx.x / kWarpLanes, threadIdx.x % kWarpLanes);
   StageCursor cursor(launch);
   sums.bring_pieces(launch);
   sums.begin_piece(launch, cursor.tile);
@@ -46,8 +46,7 @@ __device__ __forceinline__ void multiply_stages(const MatmulLaunch& launch, cons
     if (ends_piece) sums.prepare_to_finish(launch, cursor.tile);
     wait_for_phase(ring.full(place.slot), place.parity);
     if (begins_piece) recorder.phase(DevicePhase::kWork, cursor.tile);
-#pragma unroll(kTokenTiles < 4 ? 4 : 8 / kTokenTiles)
-    for (int brick = 0; brick < bricks; ++brick) sums.add_brick(ring, place.slot, brick);
+    sums.add_stage(ring, place.slot, cursor.k_brick, bricks);
     arrive(ring.free(place.slot));
     place.advance(ring.slots);
     begins_piece = ends_piece;
@@ -56,26 +55,29 @@ __device__ __forceinline__ void multiply_stages(const MatmulLaunch& launch, cons
     if (!ends_piece) continue;
     sums.finish(launch, ring, tile, recorder);
     if (cursor.is_done()) return;
+    sums.release_fold();
     sums.clear();
     sums.begin_piece(launch, cursor.tile);
   }
 }
 
-template <bool kIsS8, int kTokenTiles, bool kIsRecorded>
+template <bool kIsS8, int kTokenTiles, int kRowParts, bool kIsRecorded>
 __global__ void __launch_bounds__(kThreads, kTokenTiles < 4 ? 2 : 1)
     matmul_kernel(const __grid_constant__ MatmulLaunch launch) {
   extern __shared__ __align__(128) std::byte memory[];
   const int warp = threadIdx.x / kWarpLanes;
   RoleRecorder<kIsRecorded, DeviceRole::kMain> recorder(threadIdx.x == 0);
   recorder.begin(launch.recorder, DevicePhase::kSetUp);
-  const StageRing ring(memory, launch);
-  if (threadIdx.x == 0) ring.initialise();
+  const StageRing ring(memory, launch, kPartBytes<kRowParts>);
+  if (threadIdx.x == 0) ring.initialise(kStageArrivals<kTokenTiles>);
   __syncthreads();
   let_next_launch_start();
-  if (warp >= kMatmulWarps) {
-    fill_ring<kIsRecorded>(launch, ring, warp == kMatmulWarps);
+  if (warp == kMatmulWarps) {
+    copy_weights<kRowParts, kIsRecorded>(launch, ring);
+  } else if (warp > kMatmulWarps) {
+    copy_tokens<kTokenTiles>(launch, ring);
   } else {
-    multiply_stages<kIsS8, kTokenTiles>(launch, ring, recorder);
+    multiply_stages<kIsS8, kTokenTiles, kRowParts>(launch, ring, recorder);
     recorder.end(launch.recorder);
   }
 }
@@ -84,22 +86,31 @@ __global__ void __launch_bounds__(kThreads, kTokenTiles < 4 ? 2 : 1)
 
 using Kernel = void (*)(MatmulLaunch);
 
-template <bool kIsS8, bool kIsRecorded>
+template <bool kIsS8, int kRowParts, bool kIsRecorded>
 Kernel kernel_of_tiles(int token_tiles) {
-  if (token_tiles == 1) return matmul_kernel<kIsS8, 1, kIsRecorded>;
-  if (token_tiles == 2) return matmul_kernel<kIsS8, 2, kIsRecorded>;
-  if (token_tiles == 4) return matmul_kernel<kIsS8, 4, kIsRecorded>;
-  if (token_tiles == 8) return matmul_kernel<kIsS8, 8, kIsRecorded>;
+  if (token_tiles == 1) return matmul_kernel<kIsS8, 1, kRowParts, kIsRecorded>;
+  if (token_tiles == 2) return matmul_kernel<kIsS8, 2, kRowParts, kIsRecorded>;
+  if (token_tiles == 4) return matmul_kernel<kIsS8, 4, kRowParts, kIsRecorded>;
+  if (token_tiles == 8) return matmul_kernel<kIsS8, 8, kRowParts, kIsRecorded>;
+  return nullptr;
+}
+
+template <bool kIsS8, int kRowParts>
+Kernel kernel_of_parts(const MatmulForm& form, bool is_recorded) {
+  return is_recorded ? kernel_of_tiles<kIsS8, kRowParts, true>(form.token_tiles)
+                     : kernel_of_tiles<kIsS8, kRowParts, false>(form.token_tiles);
+}
+
+template <bool kIsS8>
+Kernel kernel_of_type(const MatmulForm& form, bool is_recorded) {
+  if (form.row_parts == 1) return kernel_of_parts<kIsS8, 1>(form, is_recorded);
+  if (form.row_parts == 2) return kernel_of_parts<kIsS8, 2>(form, is_recorded);
   return nullptr;
 }
 
 Kernel kernel_of(const MatmulForm& form, bool is_recorded) {
-  if (form.is_s8) {
-    return is_recorded ? kernel_of_tiles<true, true>(form.token_tiles)
-                       : kernel_of_tiles<true, false>(form.token_tiles);
-  }
-  return is_recorded ? kernel_of_tiles<false, true>(form.token_tiles)
-                     : kernel_of_tiles<false, false>(form.token_tiles);
+  return form.is_s8 ? kernel_of_type<true>(form, is_recorded)
+                    : kernel_of_type<false>(form, is_recorded);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A block's bricks in stages, and the ring they go through in shared memory. Two warps copy, the
-// others multiply: "full" barriers say that a stage is there, "free" ones that all lanes read it.
-// (One lane a warp would do. So racecheck sees who waits for whom, and it takes no longer.)
+// A block's bricks in stages, and the ring they go through in shared memory. One warp copies
+// weights, one tokens, the others multiply: "full" barriers say that a stage is there, "free" ones
+// that all lanes read it. (One lane a warp would do. So racecheck sees who waits for whom, and it
+// takes no longer.)
 
 #pragma once
 
@@ -15,12 +16,21 @@
 namespace gapless::device {
 
 inline constexpr int kLanesPerUnit = kMatmulUnitBytes / 16;
-// Of a stage that is there: each lane that copied tokens, and on sm_90 one for the weights.
+// Few tokens are copied by lanes, more by the copy engine: that is ready later, but a warp needs
+// 0.2 us more for every 16 tokens of a stage.
 #if __CUDA_ARCH__ >= 900
-inline constexpr int kStageArrivals = kMatmulCopyWarps * kWarpLanes + 1;
+template <int kTokenTiles>
+inline constexpr bool kLanesCopyTokens = kTokenTiles < 4;
+inline constexpr int kWeightArrivals = 1;  // with the bytes that the copy engine will bring
 #else
-inline constexpr int kStageArrivals = kMatmulCopyWarps * kWarpLanes;
+template <int kTokenTiles>
+inline constexpr bool kLanesCopyTokens = true;
+inline constexpr int kWeightArrivals = kWarpLanes;
 #endif
+// Of a stage that is there.
+template <int kTokenTiles>
+inline constexpr int kStageArrivals = kWeightArrivals +
+                                      (kLanesCopyTokens<kTokenTiles> ? kWarpLanes : 1);
 
 // Blocks are numbered from the end: a block waits for those after it only, and the hardware starts
 // those first.
@@ -38,7 +48,18 @@ __device__ __forceinline__ int block_of_brick(const MatmulLaunch& launch, int br
   return launch.extra_bricks + (brick - in_large) / launch.block_bricks;
 }
 
-// A stage: bricks of one tile that lie behind each other.
+// Where the rows of a brick lie that are its part in a tile of 128 / kRowParts rows.
+template <int kRowParts>
+inline constexpr int kPartBytes = kMatmulBrickBytes / kRowParts;
+template <int kRowParts>
+__device__ __forceinline__ const std::byte* part_of_brick(const MatmulLaunch& launch, int tile,
+                                                          int k_brick) {
+  const int brick = tile / kRowParts * launch.bricks_per_tile + k_brick;
+  return launch.weights + int64_t{brick} * kMatmulBrickBytes +
+         tile % kRowParts * kPartBytes<kRowParts>;
+}
+
+// A stage: bricks of one tile that follow each other.
 struct StageCursor {
   int brick;  // of all
   int end;    // of the block's bricks
@@ -81,18 +102,18 @@ struct RingSlot {
 
 struct StageRing {
   uint32_t stages;
-  uint32_t barriers;  // [slots] full, [slots] free, of the epoch; then the epoch
+  uint32_t barriers;  // [slots] full, [slots] free, of the epoch; then the epoch, then the fold
   int stage_bytes;
   int slots;
   int weight_bytes;
   int token_stride;
 
-  __device__ StageRing(const std::byte* memory, const MatmulLaunch& launch)
+  __device__ StageRing(const std::byte* memory, const MatmulLaunch& launch, int part_bytes)
       : stages(shared_address(memory)),
         barriers(stages + launch.ring_slots * launch.stage_bytes),
         stage_bytes(launch.stage_bytes),
         slots(launch.ring_slots),
-        weight_bytes(launch.stage_bricks * kMatmulBrickBytes),
+        weight_bytes(launch.stage_bricks * part_bytes),
         token_stride(launch.token_stride) {}
   __device__ uint32_t weights(int slot) const { return stages + slot * stage_bytes; }
   __device__ uint32_t tokens(int slot) const { return weights(slot) + weight_bytes; }
@@ -100,54 +121,59 @@ struct StageRing {
   __device__ uint32_t free(int slot) const { return barriers + 8 * (slots + slot); }
   __device__ uint32_t epoch_barrier() const { return barriers + 16 * slots; }
   __device__ uint32_t epoch() const { return epoch_barrier() + 8; }
-  __device__ void initialise() const {
+  __device__ uint32_t fold() const { return epoch_barrier() + 16; }
+  __device__ void initialise(int stage_arrivals) const {
     initialise_barrier(epoch_barrier(), 1);
     for (int slot = 0; slot < slots; ++slot) {
-      initialise_barrier(full(slot), kStageArrivals);
+      initialise_barrier(full(slot), stage_arrivals);
       initialise_barrier(free(slot), kMatmulWarps * kWarpLanes);
     }
     publish_barriers();
   }
 };
 
-// All lanes of a copying warp call these two, weights first: together they fill a stage. The warps
-// share the tokens.
+// All lanes of a copying warp call one of these two, which together fill a stage.
+template <int kRowParts>
 __device__ __forceinline__ void start_weights(const MatmulLaunch& launch, const StageRing& ring,
                                               const StageCursor& cursor, int slot) {
-  const std::byte* source = launch.weights + int64_t{cursor.brick} * kMatmulBrickBytes;
-  const int bytes = cursor.count(launch) * kMatmulBrickBytes;
+  constexpr int kPart = kPartBytes<kRowParts>;
+  const std::byte* source = part_of_brick<kRowParts>(launch, cursor.tile, cursor.k_brick);
+  const int bytes = cursor.count(launch) * kPart;
 #if __CUDA_ARCH__ >= 900
   if (threadIdx.x % kWarpLanes == 0) {
+    const int copy_bytes = kRowParts == 1 ? bytes : kPart;
     uint64_t policy;  // weights are read once: they leave L2 before anything else does
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(ring.full(slot)),
-                 "r"(bytes)
-                 : "memory");
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
-        "[%1], %2, [%3], %4;" ::"r"(ring.weights(slot)),
-        "l"(source), "r"(bytes), "r"(ring.full(slot)), "l"(policy)
-        : "memory");
+    announce(ring.full(slot), bytes);
+    for (int at = 0; at < bytes; at += copy_bytes) {
+      asm volatile(
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+          "[%1], %2, [%3], %4;" ::"r"(ring.weights(slot) + at),
+          "l"(source + at * kRowParts), "r"(copy_bytes), "r"(ring.full(slot)), "l"(policy)
+          : "memory");
+    }
   }
   __syncwarp();
 #else
   for (int at = threadIdx.x % kWarpLanes * 16; at < bytes; at += 16 * kWarpLanes) {
+    const std::byte* from = source + at / kPart * kMatmulBrickBytes + at % kPart;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(ring.weights(slot) + at),
-                 "l"(source + at)
+                 "l"(from)
                  : "memory");
   }
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(ring.full(slot)) : "memory");
 #endif
 }
 
 // By 16 bytes a lane: a bulk copy for each token's few bytes takes 50 ns each to start.
-__device__ __forceinline__ void start_tokens(const MatmulLaunch& launch, const StageRing& ring,
-                                             const StageCursor& cursor, int slot) {
-  constexpr int kStep = kMatmulCopyWarps * kMatmulTokenTile;
-  const int lane = threadIdx.x % (kMatmulCopyWarps * kWarpLanes);
+__device__ __forceinline__ void start_tokens_by_lanes(const MatmulLaunch& launch,
+                                                      const StageRing& ring,
+                                                      const StageCursor& cursor, int slot) {
+  const int lane = threadIdx.x % kWarpLanes;
   const int bytes = cursor.count(launch) * kMatmulUnitBytes;
   const int lane_offset = lane % kLanesPerUnit * 16;
   const std::byte* source = launch.x + int64_t{cursor.k_brick} * kMatmulUnitBytes + lane_offset;
-  for (int token = lane / kLanesPerUnit; token < launch.tokens; token += kStep) {
+  for (int token = lane / kLanesPerUnit; token < launch.tokens; token += kMatmulTokenTile) {
     const uint32_t target = ring.tokens(slot) + token * ring.token_stride + lane_offset;
     const std::byte* row = source + token * launch.x_stride;
     for (int at = 0; at < bytes; at += kMatmulUnitBytes) {
@@ -156,6 +182,22 @@ __device__ __forceinline__ void start_tokens(const MatmulLaunch& launch, const S
     }
   }
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(ring.full(slot)) : "memory");
+}
+
+template <int kTokenTiles>
+__device__ __forceinline__ void start_tokens(const MatmulLaunch& launch, const StageRing& ring,
+                                             const StageCursor& cursor, int slot) {
+  if constexpr (kLanesCopyTokens<kTokenTiles>) {
+    start_tokens_by_lanes(launch, ring, cursor, slot);
+  } else {
+    if (threadIdx.x % kWarpLanes == 0) {
+      announce(ring.full(slot), kTokenTiles * kMatmulTokenTile * ring.token_stride);
+      start_matrix_copy(ring.tokens(slot), launch.token_map,
+                        cursor.k_brick * (kMatmulUnitBytes / kMatmulTokenMapElement),
+                        ring.full(slot));
+    }
+    __syncwarp();
+  }
 }
 
 // Tells the warps the number of this launch, which all its blocks agree on. The word has the number
@@ -177,50 +219,56 @@ __device__ __forceinline__ void publish_epoch(const MatmulLaunch& launch, const 
 // While a block waits for the launch before and its ring is full, the weights that come next are
 // brought into L2, so that memory has begun to deliver when the wait is over. (Many are of no use:
 // L2 gives them to the SMs hardly faster than memory does.)
+template <int kRowParts>
 __device__ __forceinline__ void read_ahead(const MatmulLaunch& launch, const StageCursor& next) {
-  constexpr int kPartBytes = 2 * kMatmulBrickBytes;
-  const int bytes = min((next.end - next.brick) * kMatmulBrickBytes, launch.read_ahead_bytes);
-  const std::byte* source = launch.weights + int64_t{next.brick} * kMatmulBrickBytes;
-  const int lane = threadIdx.x % kWarpLanes;
-  for (int at = lane * kPartBytes; at < bytes; at += kWarpLanes * kPartBytes) {
-    prefetch_into_l2(source + at, min(kPartBytes, bytes - at));
+  constexpr int kPart = kPartBytes<kRowParts>;
+  const int bricks = min(next.end - next.brick, launch.read_ahead_bytes / kPart);
+  for (int i = threadIdx.x % kWarpLanes; i < bricks; i += kWarpLanes) {
+    const int tile = (next.brick + i) / launch.bricks_per_tile;
+    const int k_brick = next.brick + i - tile * launch.bricks_per_tile;
+    prefetch_into_l2(part_of_brick<kRowParts>(launch, tile, k_brick), kPart);
   }
   __syncwarp();
 }
 
-// A copying warp, of which one copies weights too. Those are asked for before the launch before has
-// ended, tokens after it.
-template <bool kIsRecorded>
-__device__ __forceinline__ void fill_ring(const MatmulLaunch& launch, const StageRing& ring,
-                                          bool copies_weights) {
-  RoleRecorder<kIsRecorded, DeviceRole::kCopy> recorder(copies_weights &&
-                                                        threadIdx.x % kWarpLanes == 0);
+// The warp that copies weights. They are asked for before the launch before has ended.
+template <int kRowParts, bool kIsRecorded>
+__device__ __forceinline__ void copy_weights(const MatmulLaunch& launch, const StageRing& ring) {
+  RoleRecorder<kIsRecorded, DeviceRole::kCopy> recorder(threadIdx.x % kWarpLanes == 0);
   recorder.begin(launch.recorder, DevicePhase::kReadAhead);
-  StageCursor weights(launch);
-  StageCursor tokens = weights;
-  int ahead = 0;
-  for (; ahead < ring.slots && !weights.is_done(); ++ahead) {
-    if (copies_weights) start_weights(launch, ring, weights, ahead);
-    weights.advance(launch, weights.count(launch));
+  StageCursor cursor(launch);
+  for (int slot = 0; slot < ring.slots && !cursor.is_done(); ++slot) {
+    start_weights<kRowParts>(launch, ring, cursor, slot);
+    cursor.advance(launch, cursor.count(launch));
   }
-  if (copies_weights) read_ahead(launch, weights);
+  read_ahead<kRowParts>(launch, cursor);
   recorder.phase(DevicePhase::kWaitLaunch);
   wait_for_launch_before();
   recorder.phase(DevicePhase::kWork);
-  for (int slot = 0; slot < ahead; ++slot) {
-    start_tokens(launch, ring, tokens, slot);
-    tokens.advance(launch, tokens.count(launch));
-  }
-  if (copies_weights) publish_epoch(launch, ring);
-  RingSlot place;
-  while (!weights.is_done()) {
+  if (launch.cuts_tiles) publish_epoch(launch, ring);
+  for (RingSlot place; !cursor.is_done(); place.advance(ring.slots)) {
     wait_for_phase(ring.free(place.slot), place.parity);
-    if (copies_weights) start_weights(launch, ring, weights, place.slot);
-    start_tokens(launch, ring, weights, place.slot);
-    weights.advance(launch, weights.count(launch));
-    place.advance(ring.slots);
+    start_weights<kRowParts>(launch, ring, cursor, place.slot);
+    cursor.advance(launch, cursor.count(launch));
   }
   recorder.end(launch.recorder);
+}
+
+// The warp that copies tokens, which the launch before may have made.
+template <int kTokenTiles>
+__device__ __forceinline__ void copy_tokens(const MatmulLaunch& launch, const StageRing& ring) {
+  StageCursor cursor(launch);
+  if constexpr (!kLanesCopyTokens<kTokenTiles>) bring_tensor_map(launch.token_map);
+  wait_for_launch_before();
+  for (int slot = 0; slot < ring.slots && !cursor.is_done(); ++slot) {
+    start_tokens<kTokenTiles>(launch, ring, cursor, slot);
+    cursor.advance(launch, cursor.count(launch));
+  }
+  for (RingSlot place; !cursor.is_done(); place.advance(ring.slots)) {
+    wait_for_phase(ring.free(place.slot), place.parity);
+    start_tokens<kTokenTiles>(launch, ring, cursor, place.slot);
+    cursor.advance(launch, cursor.count(launch));
+  }
 }
 
 }  // namespace gapless::device

@@ -2,6 +2,10 @@
 //
 // A warp's sums: 16 rows of weights by all tokens, in registers, and what becomes of them.
 //
+// Where a tile has fewer than 128 rows, kRowParts warps have the same ones and take turns with the
+// bricks, by their place in k. When a piece ends, the first of them adds what the others have, in
+// their order, and goes on alone.
+//
 // A lane (g = lane / 4, t = lane % 4) has, for each tile of 8 tokens, packed rows g and g + 8 of
 // tokens 2t and 2t + 1: {row g, 2t}, {row g, 2t + 1}, {row g + 8, 2t}, {row g + 8, 2t + 1}. Packing
 // makes the two rows neighbours of the output, or gate and up of one column.
@@ -29,6 +33,11 @@ __device__ __forceinline__ uint4 load_shared_vector(uint32_t address) {
                : "r"(address)
                : "memory");
   return v;
+}
+__device__ __forceinline__ void store_shared_vector(uint32_t address, const uint4& v) {
+  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(v.x), "r"(v.y), "r"(v.z),
+               "r"(v.w)
+               : "memory");
 }
 
 __device__ __forceinline__ void multiply_step(float (&c)[4], const uint4& a, uint32_t b0,
@@ -76,12 +85,15 @@ __device__ __forceinline__ float gated(float gate, float up) {
   return __fmul_rn(__fdividef(gate, 1.0f + __expf(-gate)), up);
 }
 
-template <bool kIsS8, int kTokenTiles>
+template <bool kIsS8, int kTokenTiles, int kRowParts>
 class WarpSums {
  public:
   using Sum = std::conditional_t<kIsS8, int32_t, float>;
 
-  __device__ WarpSums(int warp, int lane) : warp_(warp), lane_(lane) { clear(); }
+  __device__ WarpSums(int warp, int lane)
+      : warp_(warp % kRowWarps), turn_(warp / kRowWarps), lane_(lane) {
+    clear();
+  }
 
   __device__ void clear() {
 #pragma unroll
@@ -112,7 +124,7 @@ class WarpSums {
     first_block_ = block_of_brick(launch, begin);
     last_block_ = block_of_brick(launch, begin + launch.bricks_per_tile - 1);
     if constexpr (kIsS8) {
-      const float* scales = launch.row_scales + tile * kMatmulTileRows + warp_ * 16 + lane_ / 4;
+      const float* scales = launch.row_scales + tile * kTileRows + warp_ * 16 + lane_ / 4;
       row_scales_[0] = __ldg(scales);
       row_scales_[1] = __ldg(scales + 8);
     }
@@ -125,7 +137,7 @@ class WarpSums {
     const int last_brick = first_brick(launch, block_index(launch) + 1) - 1;
     const int tile = last_brick / launch.bricks_per_tile;
     const int tile_begin = tile * launch.bricks_per_tile;
-    if (block_of_brick(launch, tile_begin) != block_index(launch)) return;
+    if (turn_ != 0 || block_of_brick(launch, tile_begin) != block_index(launch)) return;
     const int last = block_of_brick(launch, tile_begin + launch.bricks_per_tile - 1);
     for (int block = block_index(launch) + 1; block <= last; ++block) {
 #pragma unroll 1
@@ -135,9 +147,16 @@ class WarpSums {
     }
   }
 
+  // This warp's bricks of a stage: those whose place in k is its turn.
+  __device__ __forceinline__ void add_stage(const StageRing& ring, int slot, int k_brick,
+                                            int bricks) {
+    const int first = (turn_ - k_brick) & (kRowParts - 1);
+#pragma unroll(kTokenTiles < 4 ? 4 : 8 / kTokenTiles)
+    for (int brick = first; brick < bricks; brick += kRowParts) add_brick(ring, slot, brick);
+  }
   // One brick: two steps of 32 bytes of k. A lane's 16 bytes of a token serve both.
   __device__ void add_brick(const StageRing& ring, int slot, int brick) {
-    const uint32_t weights = ring.weights(slot) + brick * kMatmulBrickBytes +
+    const uint32_t weights = ring.weights(slot) + brick * kPartBytes<kRowParts> +
                              warp_ * (kMatmulBrickBytes / kMatmulWarps) + lane_ * 16;
     const uint32_t tokens = ring.tokens(slot) + lane_ / 4 * ring.token_stride +
                             brick * kMatmulUnitBytes + lane_ % 4 * 16;
@@ -153,12 +172,15 @@ class WarpSums {
 
   // Ahead of the last stage of a piece.
   __device__ void prepare_to_finish(const MatmulLaunch& launch, int tile) {
-    if (kReadsResidualsAhead && block_index(launch) == first_block_) load_residuals(launch, tile);
+    if (!kReadsResidualsAhead || turn_ != 0 || block_index(launch) != first_block_) return;
+    load_residuals(launch, tile);
   }
   // The sums of this block's piece of a tile become output, or go to the block that does that.
   template <typename Recorder>
   __device__ void finish(const MatmulLaunch& launch, const StageRing& ring, int tile,
                          Recorder& recorder) {
+    if constexpr (kRowParts > 1) fold(ring);
+    if (turn_ != 0) return;
     if (first_block_ != last_block_) {
       recorder.phase(DevicePhase::kWaitBlock, tile);
       wait_for_phase(ring.epoch_barrier(), 0);
@@ -174,8 +196,15 @@ class WarpSums {
     if (!kReadsResidualsAhead) load_residuals(launch, tile);
     store(launch, tile);
   }
+  // Between pieces: what the warps handed over was read.
+  __device__ static void release_fold() {
+    if constexpr (kRowParts > 1) sync_threads(kFoldBarrier, kMatmulWarps * kWarpLanes);
+  }
 
  private:
+  static constexpr int kRowWarps = kMatmulWarps / kRowParts;
+  static constexpr int kTileRows = kMatmulTileRows / kRowParts;
+  static constexpr int kFoldBarrier = 1;
   // What is read together, so that its latency is waited for once: some pieces, or part of one.
   static constexpr int kPieceVectors = 2 * kTokenTiles;
   static constexpr int kPartVectors = kPieceVectors < 8 ? kPieceVectors : 8;
@@ -189,10 +218,39 @@ class WarpSums {
 
   __device__ int first_token(int tile) const { return tile * kMatmulTokenTile + lane_ % 4 * 2; }
 
+  // The warps of the first turn add what the others have.
+  __device__ void fold(const StageRing& ring) {
+    if (turn_ != 0) {
+#pragma unroll
+      for (int tile = 0; tile < kTokenTiles; ++tile) {
+        const Sum(&s)[4] = sums_[tile];
+        store_shared_vector(folded(ring, turn_, tile),
+                            {bits_of(s[0]), bits_of(s[1]), bits_of(s[2]), bits_of(s[3])});
+      }
+    }
+    sync_threads(kFoldBarrier, kMatmulWarps * kWarpLanes);
+    if (turn_ != 0) return;
+#pragma unroll
+    for (int turn = 1; turn < kRowParts; ++turn) {
+#pragma unroll
+      for (int tile = 0; tile < kTokenTiles; ++tile) {
+        const uint4 other = load_shared_vector(folded(ring, turn, tile));
+        add(sums_[tile][0], other.x);
+        add(sums_[tile][1], other.y);
+        add(sums_[tile][2], other.z);
+        add(sums_[tile][3], other.w);
+      }
+    }
+  }
+  __device__ uint32_t folded(const StageRing& ring, int turn, int tile) const {
+    const int warp = (turn - 1) * kRowWarps + warp_;
+    return ring.fold() + ((warp * kTokenTiles + tile) * kWarpLanes + lane_) * 16;
+  }
+
   // Where a block leaves its piece. It has one at most: that with its first bricks.
   __device__ MarkedSums* piece(const MatmulLaunch& launch, int block) const {
     return static_cast<MarkedSums*>(launch.partials) +
-           (int64_t{block} * kMatmulWarps + warp_) * kPieceVectors * kWarpLanes + lane_;
+           (int64_t{block} * kRowWarps + warp_) * kPieceVectors * kWarpLanes + lane_;
   }
 
   __device__ void send(const MatmulLaunch& launch, uint32_t epoch) const {
@@ -240,16 +298,14 @@ class WarpSums {
 #pragma unroll
       for (int i = 0; i < kPartVectors; ++i) {
         Sum* pair = sums_[(part * kPartVectors + i) / 2] + i % 2 * 2;
-        add(pair[0], pieces[p][i].first);
-        add(pair[1], pieces[p][i].second);
+        add(pair[0], static_cast<uint32_t>(pieces[p][i].first));
+        add(pair[1], static_cast<uint32_t>(pieces[p][i].second));
       }
     }
   }
 
-  __device__ static void add(int32_t& sum, uint64_t word) { sum += static_cast<int32_t>(word); }
-  __device__ static void add(float& sum, uint64_t word) {
-    sum += __uint_as_float(static_cast<uint32_t>(word));
-  }
+  __device__ static void add(int32_t& sum, uint32_t bits) { sum += static_cast<int32_t>(bits); }
+  __device__ static void add(float& sum, uint32_t bits) { sum += __uint_as_float(bits); }
 
   __device__ float value(int tile, int row, int token) const {
     float result = static_cast<float>(sums_[tile][2 * row + token]);
@@ -259,8 +315,8 @@ class WarpSums {
 
   // Of the output: the lane's first one.
   __device__ int column_of(const MatmulLaunch& launch, int tile) const {
-    return launch.is_gated ? tile * (kMatmulTileRows / 2) + warp_ * 8 + lane_ / 4
-                           : tile * kMatmulTileRows + warp_ * 16 + lane_ / 4 * 2;
+    return launch.is_gated ? tile * (kTileRows / 2) + warp_ * 8 + lane_ / 4
+                           : tile * kTileRows + warp_ * 16 + lane_ / 4 * 2;
   }
 
   // As they lie in memory: whoever made floats of them here would wait for them.
@@ -325,7 +381,8 @@ class WarpSums {
     }
   }
 
-  int warp_;
+  int warp_;  // of the tile: 16 rows each
+  int turn_;  // among those with the same rows
   int lane_;
   int first_block_ = 0;  // of those that have pieces of the present tile
   int last_block_ = 0;

@@ -132,6 +132,31 @@ TEST(CudaMatmulConfig, ReadsASixteenthOfABlockAheadWithinBounds) {
   EXPECT_EQ(kib(7168, 5120, {.read_ahead_kib = -1}), 0);
 }
 
+// Where two or three blocks a tile leave few SMs idle and have little to read each.
+TEST(CudaMatmulConfig, CutsRowsOfShortBlocks) {
+  const auto config = [](DType dtype, int64_t columns, int64_t k, CudaMatmulTuning tuning = {}) {
+    const CudaMatmulCase c = case_of(dtype, columns, k, false, 16);
+    return *configure_cuda_matmul(c.shape, 16, h200(), tuning);
+  };
+  const CudaMatmulConfig qkv = config(DType::kS8, 7168, 5120);
+  EXPECT_EQ(qkv.form.row_parts, 2);
+  EXPECT_EQ(qkv.blocks, 112);
+  EXPECT_FALSE(qkv.cuts_tiles);
+  EXPECT_GT(2 * qkv.shared_bytes, 228 << 10) << "one block an SM";
+  const CudaMatmulConfig out = config(DType::kS8, 5120, 5120);
+  EXPECT_EQ(out.form.row_parts, 2);
+  EXPECT_EQ(out.blocks, 120);
+  EXPECT_TRUE(out.cuts_tiles);
+  EXPECT_EQ(config(DType::kS8, 5120, 17408).form.row_parts, 1) << "long blocks";
+  EXPECT_EQ(config(DType::kBf16, 7168, 5120).form.row_parts, 1) << "long blocks";
+  EXPECT_EQ(config(DType::kS8, 6400, 5120).form.row_parts, 1) << "100 blocks on 132 SMs";
+  EXPECT_EQ(config(DType::kS8, 4096, 1024).form.row_parts, 1) << "4 blocks a tile";
+  const CudaMatmulConfig forced = config(DType::kS8, 7168, 5120, {.row_parts = 1});
+  EXPECT_EQ(forced.form.row_parts, 1);
+  EXPECT_EQ(forced.blocks, 132);
+  EXPECT_EQ(config(DType::kBf16, 5120, 17408, {.row_parts = 2}).blocks, 132);
+}
+
 TEST(CudaMatmulConfig, SaysWhatDoesNotFit) {
   CudaMatmulCase c = case_of(DType::kS8, 128, 128, false, 64);
   EXPECT_EQ(configure_cuda_matmul(c.shape, 65, h200()).error().message,
@@ -279,8 +304,9 @@ TEST_F(CudaMatmulOnDevice, LargestSumsDoNotOverflow) {
 
 // The cut of the weights is the same for one token and for 64.
 TEST_F(CudaMatmulOnDevice, ATokenDoesNotSeeTheOthers) {
-  for (const bool is_gated : {false, true}) {
-    const CudaMatmulCase large = case_of(DType::kBf16, 1040, 5120, is_gated, 64);
+  for (const int parts : {1, 2}) {
+    CudaMatmulCase large = case_of(DType::kBf16, 1040, 5120, parts == 2, 64);
+    large.tuning.row_parts = parts;
     Result<CudaMatmulRun> all = CudaMatmulRun::make(large);
     ASSERT_TRUE(all) << all.error().message;
     const Result<Bytes> expected = all->run();
@@ -338,10 +364,61 @@ TEST_F(CudaMatmulOnDevice, HowItIsCutDoesNotChangeEightBitResults) {
                                       {.stage_bricks = 3, .ring_slots = 2, .blocks = 264},
                                       {.stage_bricks = 4, .ring_slots = 5, .blocks = 1},
                                       {.blocks = 40, .read_ahead_kib = -1},
-                                      {.ring_slots = 2, .read_ahead_kib = 4096}};
+                                      {.ring_slots = 2, .read_ahead_kib = 4096},
+                                      {.row_parts = 2, .stage_bricks = 3, .blocks = 7},
+                                      {.row_parts = 2, .ring_slots = 2, .read_ahead_kib = 4096}};
   for (const CudaMatmulTuning& tuning : tunings) {
     c.tuning = tuning;
     expect_right(c);
+  }
+}
+
+// Halves of tiles are cut over blocks, or each is a block's own.
+TEST_F(CudaMatmulOnDevice, RowsMayBeCutToo) {
+  for (const Extent& extent : {Extent{16, 64}, Extent{144, 1088}, Extent{1040, 5120}}) {
+    for (const int tokens : {1, 8, 15, 17, 64}) {
+      const int halves = static_cast<int>((extent.columns + 127) / 128) * 2;
+      for (const int blocks : {0, halves, halves / 2 * 3}) {
+        CudaMatmulCase c = case_of(DType::kS8, extent.columns, extent.k, false, tokens);
+        c.tuning = {.row_parts = 2, .blocks = blocks};
+        expect_right(c);
+        c.shape.weights.dtype = DType::kBf16;
+        c.has_residual = true;
+        expect_right(c);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// The shapes of the layer that are cut in rows on an H200.
+TEST_F(CudaMatmulOnDevice, CutRowsOfTheLayerAreExact) {
+  for (const Extent& extent : {Extent{7168, 5120}, Extent{5120, 5120}}) {
+    CudaMatmulCase c = case_of(DType::kS8, extent.columns, extent.k, false, 16);
+    for (const int parts : {0, 1, 2}) {
+      c.tuning.row_parts = parts;
+      expect_right(c);
+    }
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(CudaMatmulOnDevice, CutRowsGiveTheSameBitsOfEightBitGates) {
+  for (const int tokens : {3, 16, 40}) {
+    CudaMatmulCase c = case_of(DType::kS8, 1032, 2560, true, tokens);
+    Bytes expected;
+    for (const int parts : {1, 2}) {
+      c.tuning.row_parts = parts;
+      Result<CudaMatmulRun> run = CudaMatmulRun::make(c);
+      ASSERT_TRUE(run) << run.error().message;
+      const Result<Bytes> output = run->run();
+      ASSERT_TRUE(output) << output.error().message;
+      if (parts == 1) {
+        expect_close(c, *run, *output);
+        expected = *output;
+      }
+      EXPECT_EQ(*output, expected) << parts << " parts, " << tokens << " tokens";
+    }
   }
 }
 
@@ -438,9 +515,10 @@ void expect_complete(const BlockRecord& block, uint32_t step) {
 
 TEST_F(CudaMatmulOnDevice, RecordedLaunchesComputeTheSameAndSayWhatTheyDid) {
   constexpr int64_t kSteps = 4096;  // bytes of the blocks' numbers, before the records
-  for (const bool is_gated : {false, true}) {
-    Result<CudaMatmulRun> run =
-        CudaMatmulRun::make(case_of(DType::kBf16, 1040, 5120, is_gated, 16));
+  for (const int parts : {1, 2}) {
+    CudaMatmulCase c = case_of(DType::kBf16, 1040, 5120, parts == 2, 16);
+    c.tuning.row_parts = parts;
+    Result<CudaMatmulRun> run = CudaMatmulRun::make(c);
     ASSERT_TRUE(run) << run.error().message;
     const Result<Bytes> expected = run->run();
     ASSERT_TRUE(expected) << expected.error().message;

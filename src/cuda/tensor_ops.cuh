@@ -123,6 +123,14 @@ __device__ __forceinline__ void arrive(uint32_t barrier) {
                : "memory");
 }
 
+// Arrives, and the phase does not end before so many bytes more have been copied.
+__device__ __forceinline__ void announce(uint32_t barrier, int bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+#endif
+}
+
 // The copy engine sees barriers that were initialised before this.
 __device__ __forceinline__ void publish_barriers() {
 #if __CUDA_ARCH__ >= 900
@@ -162,6 +170,25 @@ __device__ __forceinline__ void start_copy(uint32_t target, const void* source, 
                  : "memory");
   }
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+#endif
+}
+
+// The copy engine copies a box of the matrix that a tensor map describes, from this column on. One
+// lane calls it, having announced the box's bytes.
+__device__ __forceinline__ void start_matrix_copy(uint32_t target, const void* tensor_map,
+                                                  int column, uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%2, %3}], [%4];" ::"r"(target),
+      "l"(tensor_map), "r"(column), "r"(0), "r"(barrier)
+      : "memory");
+#endif
+}
+// Ahead of its first use.
+__device__ __forceinline__ void bring_tensor_map(const void* tensor_map) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("prefetch.tensormap [%0];" ::"l"(tensor_map) : "memory");
 #endif
 }
 
