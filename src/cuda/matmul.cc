@@ -21,7 +21,7 @@ constexpr int kMaxReadAheadBricks = 6;
 constexpr int64_t kMinBlockBricks = 4;
 constexpr int kMinRingSlots = 3;
 // A block that has no more than that is done so soon that its end counts: tiles are cut in rows.
-constexpr int64_t kMaxShortBricks = 48;
+constexpr int64_t kMaxShortBricks = 80;
 
 int form_index(int tokens) {
   int index = 0;
@@ -252,7 +252,7 @@ Result<void> CudaMatmul::launch(const CudaMatmulArgs& args, CudaStream stream) c
   if (args.tokens == 0) return {};
   const CudaMatmulConfig& used = config(args.tokens);
   MatmulLaunch launch = launch_of(shape_, used, args);
-  if (has_copy_engine_)
+  if (has_copy_engine_ && used.form.token_tiles >= kMatmulEngineTokenTiles)
     GAPLESS_TRY(describe_matmul_tokens({.x = launch.x,
                                         .stride_bytes = launch.x_stride,
                                         .tokens = launch.tokens,

@@ -7,7 +7,7 @@
 // residual, cast to the output's type.
 //
 // Bricks of weights (matmul_pack.h) are cut evenly over the SMs, whatever the shape; tiles that are
-// cut are added in the order of k. A block that has only some 300 KiB would spend much of its time
+// cut are added in the order of k. A block that has 640 KiB or less would spend much of its time
 // with that: there tiles are cut in rows too, and each of 2 (or 3) blocks a tile has its own half
 // (or two thirds of one). Results depend on the weights' shape and how they are cut only: not on
 // how many tokens there are, not on which block ends first.

@@ -16,11 +16,10 @@
 namespace gapless::device {
 
 inline constexpr int kLanesPerUnit = kMatmulUnitBytes / 16;
-// Few tokens are copied by lanes, more by the copy engine: that is ready later, but a warp needs
-// 0.2 us more for every 16 tokens of a stage.
+// Few tokens are copied by lanes, more by the copy engine where there is one.
 #if __CUDA_ARCH__ >= 900
 template <int kTokenTiles>
-inline constexpr bool kLanesCopyTokens = kTokenTiles < 4;
+inline constexpr bool kLanesCopyTokens = kTokenTiles < kMatmulEngineTokenTiles;
 inline constexpr int kWeightArrivals = 1;  // with the bytes that the copy engine will bring
 #else
 template <int kTokenTiles>

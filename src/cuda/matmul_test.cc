@@ -148,7 +148,8 @@ TEST(CudaMatmulConfig, CutsRowsOfShortBlocks) {
   EXPECT_EQ(out.blocks, 120);
   EXPECT_TRUE(out.cuts_tiles);
   EXPECT_EQ(config(DType::kS8, 5120, 17408).form.row_parts, 1) << "long blocks";
-  EXPECT_EQ(config(DType::kBf16, 7168, 5120).form.row_parts, 1) << "long blocks";
+  EXPECT_EQ(config(DType::kBf16, 7168, 5120).form.row_parts, 2);
+  EXPECT_EQ(config(DType::kBf16, 7168, 8192).form.row_parts, 1) << "long blocks";
   EXPECT_EQ(config(DType::kS8, 6400, 5120).form.row_parts, 1) << "100 blocks on 132 SMs";
   EXPECT_EQ(config(DType::kS8, 4096, 1024).form.row_parts, 1) << "4 blocks a tile";
   const CudaMatmulConfig forced = config(DType::kS8, 7168, 5120, {.row_parts = 1});
@@ -304,9 +305,9 @@ TEST_F(CudaMatmulOnDevice, LargestSumsDoNotOverflow) {
 
 // The cut of the weights is the same for one token and for 64.
 TEST_F(CudaMatmulOnDevice, ATokenDoesNotSeeTheOthers) {
-  for (const int parts : {1, 2}) {
-    CudaMatmulCase large = case_of(DType::kBf16, 1040, 5120, parts == 2, 64);
-    large.tuning.row_parts = parts;
+  for (const int form : {0, 1, 2, 3}) {
+    CudaMatmulCase large = case_of(DType::kBf16, 1040, 5120, form % 2 == 1, 64);
+    large.tuning.row_parts = 1 + form / 2;
     Result<CudaMatmulRun> all = CudaMatmulRun::make(large);
     ASSERT_TRUE(all) << all.error().message;
     const Result<Bytes> expected = all->run();
@@ -515,9 +516,9 @@ void expect_complete(const BlockRecord& block, uint32_t step) {
 
 TEST_F(CudaMatmulOnDevice, RecordedLaunchesComputeTheSameAndSayWhatTheyDid) {
   constexpr int64_t kSteps = 4096;  // bytes of the blocks' numbers, before the records
-  for (const int parts : {1, 2}) {
-    CudaMatmulCase c = case_of(DType::kBf16, 1040, 5120, parts == 2, 16);
-    c.tuning.row_parts = parts;
+  for (const int form : {0, 1, 2, 3}) {
+    CudaMatmulCase c = case_of(DType::kBf16, 1040, 5120, form % 2 == 1, 16);
+    c.tuning.row_parts = 1 + form / 2;
     Result<CudaMatmulRun> run = CudaMatmulRun::make(c);
     ASSERT_TRUE(run) << run.error().message;
     const Result<Bytes> expected = run->run();
