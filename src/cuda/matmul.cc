@@ -120,9 +120,9 @@ MatmulLaunch launch_of(const CudaMatmulShape& shape, const CudaMatmulConfig& con
 }
 
 // How the weights go over the blocks. As many blocks for each tile as there are SMs for: if that is
-// two, halves of tiles, so that no block needs sums of another; if it is three, two of them leave a
-// third of their half to one in between, which has that early. With fewer SMs or more tiles it
-// would leave too many SMs idle, and long blocks gain nothing.
+// two, each has a half, so that no block needs sums of another; if it is three, two have two thirds
+// of a half and one what they leave. With another number too many SMs would be idle or sums
+// exchanged anyway, and long blocks gain nothing.
 void set_cut(CudaMatmulConfig& config, const CudaWeightShape& weights, const CudaLimits& limits,
              const CudaMatmulTuning& tuning) {
   const int64_t tiles = cuda_weight_tiles(weights);
