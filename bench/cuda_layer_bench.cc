@@ -2,8 +2,9 @@
 //
 // Decode steps of Qwen3-14B on a GPU, timed: layers that follow each other in a CUDA graph, and
 // with --whole all 40 of them and the head. Times are the device's, of steps back to back, against
-// the read ceiling that is measured in the same run. Every row is taken plain, recorded and plain
-// again, which gives the recorder's cost. tools/cuda_layer_peer.py times PyTorch's layer.
+// the read ceiling that is measured in the same run. Every row is taken plain, with tasks recorded,
+// plain, with all phases recorded, and plain again, which gives what both levels of the recorder
+// cost. tools/cuda_layer_peer.py times PyTorch's layer.
 //
 // usage: cuda_layer_bench [--quick] [--main] [--whole] [--json FILE]
 //
@@ -71,11 +72,14 @@ struct StepCase {
 struct LayerRow {
   std::string name;
   std::vector<double> plain_us;
-  std::vector<double> recorded_us;
+  std::vector<double> tasks_us;   // with tasks recorded
+  std::vector<double> phases_us;  // with all phases recorded
   double bytes = 0.0;
 
   double rate() const { return bytes / median(plain_us) * 1e-6; }  // TB/s
-  double recorder_cost() const { return median(recorded_us) / median(plain_us) - 1.0; }
+  double cost_of(const std::vector<double>& recorded_us) const {
+    return median(recorded_us) / median(plain_us) - 1.0;
+  }
 };
 
 // ---- One case.
@@ -134,6 +138,15 @@ void append_us(std::vector<double>& us, const std::vector<double>& seconds, int 
   for (const double step : seconds) us.push_back(step * 1e6 / layers);
 }
 
+Result<void> time_recorded(CudaDecoder& decoder, RecordLevel level, int count, int layers,
+                           std::vector<double>& us) {
+  append_us(us, GAPLESS_TRY(decoder.repeat_step_recorded(count, level)), layers);
+  const DeviceRecording recording = GAPLESS_TRY(decoder.take_recording());
+  if (recording.step_count == 0)
+    return fail(ErrorCode::kSystem, "the recorder kept none of {} recorded steps", count);
+  return {};
+}
+
 Result<LayerRow> time_steps(CudaDecoder& decoder, int layers, int rounds) {
   LayerRow row;
   for (const CudaNode& node : decoder.last_nodes())
@@ -147,12 +160,11 @@ Result<LayerRow> time_steps(CudaDecoder& decoder, int layers, int rounds) {
   const int count = std::max(static_cast<int>(kSampleSeconds / step_seconds), 5);
   for (int round = 0; round < rounds; ++round) {
     append_us(row.plain_us, GAPLESS_TRY(decoder.repeat_step(count)), layers);
-    append_us(row.recorded_us, GAPLESS_TRY(decoder.repeat_step_recorded(count)), layers);
+    GAPLESS_TRY(time_recorded(decoder, RecordLevel::kTasks, count, layers, row.tasks_us));
+    append_us(row.plain_us, GAPLESS_TRY(decoder.repeat_step(count)), layers);
+    GAPLESS_TRY(time_recorded(decoder, RecordLevel::kPhases, count, layers, row.phases_us));
     append_us(row.plain_us, GAPLESS_TRY(decoder.repeat_step(count)), layers);
   }
-  const DeviceRecording recording = GAPLESS_TRY(decoder.take_recording());
-  if (recording.step_count == 0)
-    return fail(ErrorCode::kSystem, "the recorder kept none of {} recorded steps", count);
   return row;
 }
 
@@ -170,9 +182,11 @@ Result<LayerRow> time_case(const CudaModelWeights& weights, const CudaDecoderOpt
 
 void print_row(const LayerRow& row, double ceiling) {
   const auto [least, most] = std::minmax_element(row.plain_us.begin(), row.plain_us.end());
-  fmt::print("{:46} {:9.2f} us ({:.2f}-{:.2f}) {:9.1f} MB {:6.3f} TB/s {:5.1f} %  {:+.2f} %\n",
-             row.name, median(row.plain_us), *least, *most, row.bytes * 1e-6, row.rate(),
-             100.0 * row.rate() / ceiling, 100.0 * row.recorder_cost());
+  fmt::print(
+      "{:46} {:9.2f} us ({:.2f}-{:.2f}) {:9.1f} MB {:6.3f} TB/s {:5.1f} %  {:+.2f} %  {:+.2f} %\n",
+      row.name, median(row.plain_us), *least, *most, row.bytes * 1e-6, row.rate(),
+      100.0 * row.rate() / ceiling, 100.0 * row.cost_of(row.tasks_us),
+      100.0 * row.cost_of(row.phases_us));
   std::fflush(stdout);
 }
 
@@ -185,8 +199,10 @@ nlohmann::ordered_json row_json(const LayerRow& row, double ceiling) {
           {"bytes", row.bytes},
           {"tb_s", row.rate()},
           {"share_of_ceiling", row.rate() / ceiling},
-          {"recorded_us", median(row.recorded_us)},
-          {"recorder_cost", row.recorder_cost()}};
+          {"tasks_recorded_us", median(row.tasks_us)},
+          {"tasks_cost", row.cost_of(row.tasks_us)},
+          {"phases_recorded_us", median(row.phases_us)},
+          {"phases_cost", row.cost_of(row.phases_us)}};
 }
 
 Result<void> write_json(const std::vector<LayerRow>& rows, double ceiling, const CudaLimits& limits,
@@ -281,8 +297,10 @@ Result<void> measure(const Options& options) {
   measurement.options = &options;
   measurement.limits = GAPLESS_TRY(cuda_limits());
   measurement.ceiling = GAPLESS_TRY(measure_cuda_limits()).read_bytes_per_s * 1e-12;
-  fmt::print("{}, {} SMs; shares are of {:.3f} TB/s; the last column is the recorder's cost\n",
-             measurement.limits.name, measurement.limits.sm_count, measurement.ceiling);
+  fmt::print(
+      "{}, {} SMs; shares are of {:.3f} TB/s; the last columns are what recording tasks and what "
+      "recording all phases costs\n",
+      measurement.limits.name, measurement.limits.sm_count, measurement.ceiling);
   for (const WeightCase& weights : weight_cases(options))
     GAPLESS_TRY(measure_weights(measurement, weights));
   if (options.json_path.empty()) return {};

@@ -332,43 +332,49 @@ TEST_F(CudaDecode, AStepThatIsRefusedChangesNothing) {
 
 // ---- Recorded.
 
+void expect_recorded_step(const CudaCase& cuda_case, RecordLevel level) {
+  CudaSubject subject = small_subject(cuda_case);
+  CudaDecoder& decoder = *subject;
+  std::vector<int> sequences;
+  for (int i = 0; i < 4; ++i) {
+    sequences.push_back(must(decoder.add_sequence()));
+    ASSERT_TRUE(decoder.fill_sequence(sequences.back(), 30 + i * 40, 11));
+  }
+  std::vector<float> x(sequences.size() * static_cast<size_t>(small_config().hidden));
+  fill_normal(1, 0, x);
+  const std::span<const float> y = must(decoder.step_hidden(sequences, x));
+  const std::vector<float> expected(y.begin(), y.end());
+  constexpr int kSteps = 5;
+  EXPECT_EQ(must(decoder.repeat_step(kSteps)).size(), static_cast<size_t>(kSteps));
+  EXPECT_EQ(must(decoder.copy_hidden()), expected);
+  EXPECT_EQ(must(decoder.repeat_step_recorded(kSteps, level)).size(), static_cast<size_t>(kSteps));
+  EXPECT_EQ(must(decoder.copy_hidden()), expected) << "by launches that record";
+  const std::vector<CudaNode> nodes = decoder.last_nodes();
+  const Trace trace = device_trace(must(decoder.take_recording()));
+  int64_t blocks = 0;
+  int64_t bytes = 0;
+  for (const CudaNode& node : nodes) {
+    blocks += node.blocks;
+    bytes += node.bytes;
+  }
+  EXPECT_EQ(static_cast<int64_t>(trace.tasks.size()), blocks * (kSteps + 1));
+  int64_t task_bytes = 0;
+  for (const int64_t some : trace.tasks.bytes) task_bytes += some;
+  EXPECT_EQ(task_bytes, bytes * (kSteps + 1));
+  for (const Finding& finding : trace.findings)
+    EXPECT_NE(finding.severity, Severity::kError) << finding.text;
+  EXPECT_EQ(step_windows(trace).size(), static_cast<size_t>(kSteps + 1));
+  EXPECT_TRUE(make_step_report(trace, "recording"));
+}
+
 TEST_F(CudaDecode, ARecordedStepGivesTheSameBitsAndATraceThatAddsUp) {
   std::vector<CudaCase> cases = all_fusions(DType::kBf16);
   for (const CudaCase& cuda_case : all_fusions(DType::kS8)) cases.push_back(cuda_case);
   for (const CudaCase& cuda_case : cases) {
-    SCOPED_TRACE(cuda_case.text());
-    CudaSubject subject = small_subject(cuda_case);
-    CudaDecoder& decoder = *subject;
-    std::vector<int> sequences;
-    for (int i = 0; i < 4; ++i) {
-      sequences.push_back(must(decoder.add_sequence()));
-      ASSERT_TRUE(decoder.fill_sequence(sequences.back(), 30 + i * 40, 11));
+    for (const RecordLevel level : {RecordLevel::kTasks, RecordLevel::kPhases}) {
+      SCOPED_TRACE(cuda_case.text());
+      expect_recorded_step(cuda_case, level);
     }
-    std::vector<float> x(sequences.size() * static_cast<size_t>(small_config().hidden));
-    fill_normal(1, 0, x);
-    const std::span<const float> y = must(decoder.step_hidden(sequences, x));
-    const std::vector<float> expected(y.begin(), y.end());
-    constexpr int kSteps = 5;
-    EXPECT_EQ(must(decoder.repeat_step(kSteps)).size(), static_cast<size_t>(kSteps));
-    EXPECT_EQ(must(decoder.copy_hidden()), expected);
-    EXPECT_EQ(must(decoder.repeat_step_recorded(kSteps)).size(), static_cast<size_t>(kSteps));
-    EXPECT_EQ(must(decoder.copy_hidden()), expected) << "by launches that record";
-    const std::vector<CudaNode> nodes = decoder.last_nodes();
-    const Trace trace = device_trace(must(decoder.take_recording()));
-    int64_t blocks = 0;
-    int64_t bytes = 0;
-    for (const CudaNode& node : nodes) {
-      blocks += node.blocks;
-      bytes += node.bytes;
-    }
-    EXPECT_EQ(static_cast<int64_t>(trace.tasks.size()), blocks * (kSteps + 1));
-    int64_t task_bytes = 0;
-    for (const int64_t some : trace.tasks.bytes) task_bytes += some;
-    EXPECT_EQ(task_bytes, bytes * (kSteps + 1));
-    for (const Finding& finding : trace.findings)
-      EXPECT_NE(finding.severity, Severity::kError) << finding.text;
-    EXPECT_EQ(step_windows(trace).size(), static_cast<size_t>(kSteps + 1));
-    EXPECT_TRUE(make_step_report(trace, "recording"));
   }
 }
 

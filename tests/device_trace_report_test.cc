@@ -79,7 +79,7 @@ TEST(DeviceTraceReport, OfRandomRecordingsAddsUp) {
       launches.push_back(
           {.name = "launch " + std::to_string(i % 4), .layer = i, .blocks = 10, .bytes = 777});
     }
-    MadeRecording made(8, launches, 3);
+    MadeRecording made(8, launches, 3, seed % 2 == 0 ? RecordLevel::kTasks : RecordLevel::kPhases);
     int64_t ended_ns = 70'000;
     for (size_t i = 0; i < 18; ++i) {
       const int64_t waited_ns = ended_ns + 600;

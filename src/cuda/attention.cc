@@ -265,10 +265,10 @@ int64_t cuda_attention_workspace_bytes(const CudaAttentionShape& shape) {
 
 namespace {
 
-Result<void> prepare_form(const CudaAttentionConfig& config, bool is_recorded,
+Result<void> prepare_form(const CudaAttentionConfig& config, RecordLevel level,
                           const CudaLimits& limits) {
   AttentionForm form = config.form;
-  form.is_recorded = is_recorded;
+  form.level = level;
   GAPLESS_TRY(check_cuda(attention_prepare_kernel(form, config.shared_bytes),
                          "taking shared memory for the attention"));
   int blocks = 0;
@@ -290,8 +290,7 @@ Result<CudaAttention> CudaAttention::make(const CudaAttentionShape& shape,
     return fail(ErrorCode::kInvalidInput, "{} has compute capability {}.{}; 8.0 is needed",
                 limits.name, limits.compute_capability / 10, limits.compute_capability % 10);
   const CudaAttentionConfig config = GAPLESS_TRY(configure_cuda_attention(shape, limits, tuning));
-  for (const bool is_recorded : {false, true})
-    GAPLESS_TRY(prepare_form(config, is_recorded, limits));
+  for (const RecordLevel level : kRecordLevels) GAPLESS_TRY(prepare_form(config, level, limits));
   return CudaAttention(shape, config);
 }
 
@@ -312,7 +311,7 @@ Result<void> CudaAttention::launch(const CudaAttentionArgs& args, CudaStream str
   if (args.batch == 0) return {};
   GAPLESS_TRY(check_args(shape_, args));
   AttentionForm form = config_.form;
-  form.is_recorded = args.recorder.buffer != nullptr;
+  form.level = args.recorder.level;
   return check_cuda(attention_launch_kernel(form, launch_of(shape_, config_, args), blocks(args),
                                             config_.shared_bytes, args.starts_early, stream),
                     "launching the attention");

@@ -65,7 +65,7 @@ struct CudaAttentionArgs {
   // stride and workspace, older than the launch before, has left it. A microsecond less.
   void* schedules = nullptr;
   bool has_schedules = false;
-  RecorderLaunch recorder = {};  // with a buffer: the launch records what its blocks do
+  RecorderLaunch recorder = {};  // with a level: the launch records what its blocks do
 };
 
 // What a launch takes, for a device with these limits. Needs no device itself.

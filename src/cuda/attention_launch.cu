@@ -177,18 +177,31 @@ struct RecordedChunks {
   int number = 0;
 
   __device__ RecordedChunks(const AttentionLaunch& launch, const Schedule& schedule) {
-    if constexpr (F::kIsRecorded) {
+    if constexpr (F::kLevel == RecordLevel::kPhases) {
       step += schedule.block_places * kAttentionTileTokens /
               (launch.chunk_tokens * kMostRecordedChunks);
     }
   }
-  __device__ bool next() { return F::kIsRecorded && number++ % step == 0; }
+  __device__ bool next() { return F::kLevel == RecordLevel::kPhases && number++ % step == 0; }
 };
 
 template <typename F>
-using MainRecorder = RoleRecorder<F::kIsRecorded, DeviceRole::kMain>;
+using MainRecorder = RoleRecorder<F::kLevel, DeviceRole::kMain, false>;
 template <typename F>
-using CombineRecorder = RoleRecorder<F::kIsRecorded, DeviceRole::kCombine>;
+using CombineRecorder = RoleRecorder<F::kLevel, DeviceRole::kCombine, true>;
+
+// At level kTasks: the first keys are there. Before the first chunk, so that the code for chunks is
+// that of the plain form.
+template <typename F>
+__device__ __forceinline__ void record_first_keys(const AttentionLaunch& launch,
+                                                  const SharedMemory<F>& shared, int warp,
+                                                  MainRecorder<F>& recorder) {
+  if (F::kLevel != RecordLevel::kTasks || warp != 0) return;
+  const Walk walk(*shared.schedule);
+  if (walk.is_done()) return;
+  if (walk.cursor().token_count(launch) > 0) wait_for_phase(shared.ring.keys_barrier(0), 0);
+  recorder.phase(DevicePhase::kWork);
+}
 
 template <typename F>
 __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
@@ -206,6 +219,7 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
   loader.wait();
   let_next_launch_start();
   recorder.phase(DevicePhase::kWaitData);
+  record_first_keys<F>(launch, shared, warp, recorder);
 
   WarpState<F> state;
   TileLane<F> lane = {warp};
@@ -225,7 +239,7 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
     state.clear();
     const int token_count = walk.cursor().token_count(launch);
     const int tile_lane = lane.number();
-    if (F::kIsRecorded && warp == 0 && recorded.number == 0 && token_count > 0) {
+    if (F::kLevel == RecordLevel::kPhases && warp == 0 && recorded.number == 0 && token_count > 0) {
       wait_for_phase(shared.ring.keys_barrier(place.slot), place.parity);
     }
     if (recorded.next()) recorder.phase(DevicePhase::kWork, walk.cursor().chunk);
@@ -354,6 +368,7 @@ __device__ __forceinline__ void combine_chunks(const AttentionLaunch& launch,
   if (!schedule.has_room || schedule.piece.is_empty()) return;
   recorder.phase(DevicePhase::kWaitLaunch);
   wait_for_launch_before();
+  recorder.waited();
   let_next_launch_start();
   Walk pairs(schedule);
   for (int i = 0; i < launch.buffers.query_buffers; ++i) start_queries<F>(launch, shared, pairs, i);
@@ -396,6 +411,8 @@ __global__ void __launch_bounds__(F::kThreads, 1)
   const int warp = threadIdx.x / kWarpLanes;
   MainRecorder<F> main_recorder(threadIdx.x == 0);
   main_recorder.begin(launch.recorder, DevicePhase::kSetUp);
+  CombineRecorder<F> combine_recorder(threadIdx.x == F::kTileThreads);
+  combine_recorder.enter(launch.recorder);
   const SharedMemory<F> shared(memory, launch, warp);
   // Two warps work on the schedule while the others make the barriers.
   constexpr int kPartialWarp = F::kWarps + 1;
@@ -414,7 +431,6 @@ __global__ void __launch_bounds__(F::kThreads, 1)
     take_tiles<F>(launch, shared, warp, main_recorder);
     main_recorder.end(launch.recorder);
   } else {
-    CombineRecorder<F> combine_recorder(threadIdx.x == F::kTileThreads);
     combine_recorder.begin(launch.recorder, DevicePhase::kSetUp);
     combine_chunks<F>(launch, shared, combine_recorder);
     combine_recorder.end(launch.recorder);
@@ -425,24 +441,25 @@ __global__ void __launch_bounds__(F::kThreads, 1)
 
 using Kernel = void (*)(AttentionLaunch);
 
-template <typename T, int HeadDim, bool kIsRecorded>
+template <typename T, int HeadDim, RecordLevel kLevel>
 Kernel kernel_of_blocks(int query_blocks) {
-  if (query_blocks == 1) return attention_kernel<Form<T, HeadDim, 1, kIsRecorded>>;
-  if (query_blocks == 2) return attention_kernel<Form<T, HeadDim, 2, kIsRecorded>>;
+  if (query_blocks == 1) return attention_kernel<Form<T, HeadDim, 1, kLevel>>;
+  if (query_blocks == 2) return attention_kernel<Form<T, HeadDim, 2, kLevel>>;
   return nullptr;
 }
 
-template <typename T, bool kIsRecorded>
+template <typename T, RecordLevel kLevel>
 Kernel kernel_of_dim(const AttentionForm& form) {
-  if (form.head_dim == 64) return kernel_of_blocks<T, 64, kIsRecorded>(form.query_blocks);
-  if (form.head_dim == 128) return kernel_of_blocks<T, 128, kIsRecorded>(form.query_blocks);
-  if (form.head_dim == 256) return kernel_of_blocks<T, 256, kIsRecorded>(form.query_blocks);
+  if (form.head_dim == 64) return kernel_of_blocks<T, 64, kLevel>(form.query_blocks);
+  if (form.head_dim == 128) return kernel_of_blocks<T, 128, kLevel>(form.query_blocks);
+  if (form.head_dim == 256) return kernel_of_blocks<T, 256, kLevel>(form.query_blocks);
   return nullptr;
 }
 
 template <typename T>
 Kernel kernel_of_type(const AttentionForm& form) {
-  return form.is_recorded ? kernel_of_dim<T, true>(form) : kernel_of_dim<T, false>(form);
+  return with_level(
+      form.level, [&](auto constant) { return kernel_of_dim<T, decltype(constant)::value>(form); });
 }
 
 Kernel kernel_of(const AttentionForm& form) {

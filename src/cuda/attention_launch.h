@@ -107,7 +107,7 @@ struct AttentionForm {
   bool is_bf16 = false;
   int head_dim = 0;
   int query_blocks = 1;  // of 8 query heads
-  bool is_recorded = false;
+  RecordLevel level = RecordLevel::kNone;
 
   // Of a block, that take tiles.
   constexpr int warps() const { return head_dim == 256 ? 4 : 8; }

@@ -15,6 +15,7 @@
 
 #include "cuda/attention_test_support.h"
 #include "cuda/device.h"
+#include "cuda/recorder.h"
 
 namespace gapless {
 namespace {
@@ -301,6 +302,36 @@ TEST_F(CudaAttentionOnDevice, RecordsWhatItsBlocksDo) {
       EXPECT_EQ(phases[2], DevicePhase::kWaitLaunch);
       EXPECT_EQ(phases.back(), DevicePhase::kEnd);
       EXPECT_EQ(recorded->phases(block, DeviceRole::kCombine).back(), DevicePhase::kEnd);
+    }
+  }
+}
+
+// Goal: the same with tasks, in two launches of which each is a step, also where blocks have none.
+TEST_F(CudaAttentionOnDevice, RecordsItsBlocksAsTasks) {
+  for (const int head_dim : {64, 128, 256}) {
+    for (const bool is_short : {false, true}) {
+      CudaBatchOptions options = ragged_options(4, 4);
+      options.shape.kv.head_dim = head_dim;
+      if (is_short) options.lengths = {0, 3, 0, 1};
+      Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
+      ASSERT_TRUE(batch) << batch.error().message;
+      const Result<Bytes> expected = batch->run();
+      ASSERT_TRUE(expected) << expected.error().message;
+      const int blocks = batch->attention().blocks(batch->args());
+      const Result<CudaRecorder> recorder =
+          CudaRecorder::make({{.name = "attention", .blocks = blocks}}, 2, RecordLevel::kTasks);
+      ASSERT_TRUE(recorder) << recorder.error().message;
+      for (int step = 0; step < 2; ++step) {
+        const Result<Bytes> output = batch->run_recorded(recorder->launch(0));
+        ASSERT_TRUE(output) << output.error().message;
+        EXPECT_EQ(*output, *expected) << "head_dim " << head_dim;
+      }
+      const Result<DeviceRecording> recording = recorder->read();
+      ASSERT_TRUE(recording) << recording.error().message;
+      EXPECT_EQ(recording->step_count, 2);
+      const Trace trace = device_trace(*recording);
+      for (const Finding& finding : trace.findings) ADD_FAILURE() << finding.text;
+      EXPECT_EQ(trace.tasks.size(), static_cast<size_t>(2 * blocks));
     }
   }
 }

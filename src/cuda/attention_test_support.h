@@ -71,7 +71,8 @@ class AttentionRecords {
     return recorded;
   }
   RecorderLaunch launch() const {
-    return {.buffer = buffer_.data(),
+    return {.level = RecordLevel::kPhases,
+            .buffer = buffer_.data(),
             .steps = reinterpret_cast<uint32_t*>(steps_.data()),
             .step_capacity = 1,
             .step_blocks = static_cast<uint32_t>(bytes_.size() / kDeviceBlockBytes),

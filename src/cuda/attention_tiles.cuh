@@ -15,10 +15,10 @@
 namespace gapless::device {
 
 // What a kernel is compiled for.
-template <typename T_, int HeadDim_, int QueryBlocks_, bool kIsRecorded_>
+template <typename T_, int HeadDim_, int QueryBlocks_, RecordLevel kLevel_>
 struct Form {
   using T = T_;
-  static constexpr bool kIsRecorded = kIsRecorded_;
+  static constexpr RecordLevel kLevel = kLevel_;
   static constexpr int kHeadDim = HeadDim_;
   static constexpr int kQueryBlocks = QueryBlocks_;
   static constexpr int kWarps = AttentionForm{.head_dim = HeadDim_}.warps();

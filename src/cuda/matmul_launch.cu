@@ -61,19 +61,19 @@ __device__ __forceinline__ void multiply_stages(const MatmulLaunch& launch, cons
   }
 }
 
-template <bool kIsS8, int kTokenTiles, int kRowParts, bool kIsRecorded>
+template <bool kIsS8, int kTokenTiles, int kRowParts, RecordLevel kLevel>
 __global__ void __launch_bounds__(kThreads, kTokenTiles < 4 ? 2 : 1)
     matmul_kernel(const __grid_constant__ MatmulLaunch launch) {
   extern __shared__ __align__(128) std::byte memory[];
   const int warp = threadIdx.x / kWarpLanes;
-  RoleRecorder<kIsRecorded, DeviceRole::kMain> recorder(threadIdx.x == 0);
+  RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);
   recorder.begin(launch.recorder, DevicePhase::kSetUp);
   const StageRing ring(memory, launch, kPartBytes<kRowParts>);
   if (threadIdx.x == 0) ring.initialise(kStageArrivals<kTokenTiles>);
   __syncthreads();
   let_next_launch_start();
   if (warp == kMatmulWarps) {
-    copy_weights<kRowParts, kIsRecorded>(launch, ring);
+    copy_weights<kRowParts, kLevel>(launch, ring);
   } else if (warp > kMatmulWarps) {
     copy_tokens<kTokenTiles>(launch, ring);
   } else {
@@ -86,38 +86,34 @@ __global__ void __launch_bounds__(kThreads, kTokenTiles < 4 ? 2 : 1)
 
 using Kernel = void (*)(MatmulLaunch);
 
-template <bool kIsS8, int kRowParts, bool kIsRecorded>
+template <bool kIsS8, int kRowParts, RecordLevel kLevel>
 Kernel kernel_of_tiles(int token_tiles) {
-  if (token_tiles == 1) return matmul_kernel<kIsS8, 1, kRowParts, kIsRecorded>;
-  if (token_tiles == 2) return matmul_kernel<kIsS8, 2, kRowParts, kIsRecorded>;
-  if (token_tiles == 4) return matmul_kernel<kIsS8, 4, kRowParts, kIsRecorded>;
-  if (token_tiles == 8) return matmul_kernel<kIsS8, 8, kRowParts, kIsRecorded>;
+  if (token_tiles == 1) return matmul_kernel<kIsS8, 1, kRowParts, kLevel>;
+  if (token_tiles == 2) return matmul_kernel<kIsS8, 2, kRowParts, kLevel>;
+  if (token_tiles == 4) return matmul_kernel<kIsS8, 4, kRowParts, kLevel>;
+  if (token_tiles == 8) return matmul_kernel<kIsS8, 8, kRowParts, kLevel>;
   return nullptr;
 }
 
-template <bool kIsS8, int kRowParts>
-Kernel kernel_of_parts(const MatmulForm& form, bool is_recorded) {
-  return is_recorded ? kernel_of_tiles<kIsS8, kRowParts, true>(form.token_tiles)
-                     : kernel_of_tiles<kIsS8, kRowParts, false>(form.token_tiles);
-}
-
-template <bool kIsS8>
-Kernel kernel_of_type(const MatmulForm& form, bool is_recorded) {
-  if (form.row_parts == 1) return kernel_of_parts<kIsS8, 1>(form, is_recorded);
-  if (form.row_parts == 2) return kernel_of_parts<kIsS8, 2>(form, is_recorded);
+template <bool kIsS8, RecordLevel kLevel>
+Kernel kernel_of_parts(const MatmulForm& form) {
+  if (form.row_parts == 1) return kernel_of_tiles<kIsS8, 1, kLevel>(form.token_tiles);
+  if (form.row_parts == 2) return kernel_of_tiles<kIsS8, 2, kLevel>(form.token_tiles);
   return nullptr;
 }
 
-Kernel kernel_of(const MatmulForm& form, bool is_recorded) {
-  return form.is_s8 ? kernel_of_type<true>(form, is_recorded)
-                    : kernel_of_type<false>(form, is_recorded);
+Kernel kernel_of(const MatmulForm& form, RecordLevel level) {
+  return with_level(level, [&](auto constant) {
+    constexpr RecordLevel kLevel = decltype(constant)::value;
+    return form.is_s8 ? kernel_of_parts<true, kLevel>(form) : kernel_of_parts<false, kLevel>(form);
+  });
 }
 
 }  // namespace
 
 int matmul_prepare_kernel(const MatmulForm& form, int64_t shared_bytes) {
-  for (const bool is_recorded : {false, true}) {
-    const Kernel kernel = kernel_of(form, is_recorded);
+  for (const RecordLevel level : kRecordLevels) {
+    const Kernel kernel = kernel_of(form, level);
     if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
     const cudaError_t status = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -129,7 +125,7 @@ int matmul_prepare_kernel(const MatmulForm& form, int64_t shared_bytes) {
 
 int matmul_launch_kernel(const MatmulForm& form, const MatmulLaunch& launch, int64_t shared_bytes,
                          bool starts_early, void* stream) {
-  const Kernel kernel = kernel_of(form, launch.recorder.buffer != nullptr);
+  const Kernel kernel = kernel_of(form, launch.recorder.level);
   if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;

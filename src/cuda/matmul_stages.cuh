@@ -231,9 +231,9 @@ __device__ __forceinline__ void read_ahead(const MatmulLaunch& launch, const Sta
 }
 
 // The warp that copies weights. They are asked for before the launch before has ended.
-template <int kRowParts, bool kIsRecorded>
+template <int kRowParts, RecordLevel kLevel>
 __device__ __forceinline__ void copy_weights(const MatmulLaunch& launch, const StageRing& ring) {
-  RoleRecorder<kIsRecorded, DeviceRole::kCopy> recorder(threadIdx.x % kWarpLanes == 0);
+  RoleRecorder<kLevel, DeviceRole::kCopy> recorder(threadIdx.x % kWarpLanes == 0);
   recorder.begin(launch.recorder, DevicePhase::kReadAhead);
   StageCursor cursor(launch);
   for (int slot = 0; slot < ring.slots && !cursor.is_done(); ++slot) {

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/matmul_test_support.h"
+#include "cuda/recorder.h"
 
 namespace gapless {
 namespace {
@@ -165,7 +166,7 @@ TEST(CudaMatmulConfig, SaysWhatDoesNotFit) {
   EXPECT_EQ(configure_cuda_matmul(c.shape, 64, h200(), {.stage_bricks = 8, .ring_slots = 4})
                 .error()
                 .message,
-            "a matmul of 64 tokens with 4 stages of 8 bricks needs 409680 bytes of shared memory a "
+            "a matmul of 64 tokens with 4 stages of 8 bricks needs 409808 bytes of shared memory a "
             "block; H200 has 232448");
   c.shape.output_dtype = DType::kF16;
   EXPECT_EQ(configure_cuda_matmul(c.shape, 1, h200()).error().message,
@@ -514,6 +515,31 @@ void expect_complete(const BlockRecord& block, uint32_t step) {
   }
 }
 
+TEST_F(CudaMatmulOnDevice, LaunchesThatRecordTasksComputeTheSameAndSayWhenTheyRan) {
+  for (const DType dtype : {DType::kBf16, DType::kS8}) {
+    Result<CudaMatmulRun> run = CudaMatmulRun::make(case_of(dtype, 1040, 5120, false, 16));
+    ASSERT_TRUE(run) << run.error().message;
+    const Result<Bytes> expected = run->run();
+    ASSERT_TRUE(expected) << expected.error().message;
+    const int blocks = run->matmul().config(16).blocks;
+    const Result<CudaRecorder> recorder =
+        CudaRecorder::make({{.name = "matmul", .blocks = blocks}}, 2, RecordLevel::kTasks);
+    ASSERT_TRUE(recorder) << recorder.error().message;
+    CudaMatmulArgs args = run->args();
+    args.recorder = recorder->launch(0);
+    for (int step = 0; step < 2; ++step) ASSERT_TRUE(run->matmul().launch(args, nullptr));
+    const Result<DeviceRecording> recording = recorder->read();
+    ASSERT_TRUE(recording) << recording.error().message;
+    Bytes output(expected->size());
+    ASSERT_TRUE(run->output().copy_to_host(output.data(), static_cast<int64_t>(output.size())));
+    EXPECT_EQ(output, *expected);
+    EXPECT_EQ(recording->step_count, 2);
+    const Trace trace = device_trace(*recording);
+    EXPECT_TRUE(trace.findings.empty());
+    EXPECT_EQ(trace.tasks.size(), static_cast<size_t>(2 * blocks));
+  }
+}
+
 TEST_F(CudaMatmulOnDevice, RecordedLaunchesComputeTheSameAndSayWhatTheyDid) {
   constexpr int64_t kSteps = 4096;  // bytes of the blocks' numbers, before the records
   for (const int form : {0, 1, 2, 3}) {
@@ -533,7 +559,8 @@ TEST_F(CudaMatmulOnDevice, RecordedLaunchesComputeTheSameAndSayWhatTheyDid) {
     const std::vector<uint32_t> steps(counters, 1);  // of each role of each, so far
     ASSERT_TRUE(buffer->copy_from_host(steps.data(), std::ssize(steps) * 4));
     CudaMatmulArgs args = run->args();
-    args.recorder = {.buffer = buffer->data() + kSteps,
+    args.recorder = {.level = RecordLevel::kPhases,
+                     .buffer = buffer->data() + kSteps,
                      .steps = reinterpret_cast<uint32_t*>(buffer->data()),
                      .step_capacity = 2,
                      .step_blocks = static_cast<uint32_t>(blocks),

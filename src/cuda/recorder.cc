@@ -21,6 +21,7 @@ namespace {
 
 constexpr uint32_t kClockTries = 256;
 constexpr int64_t kMaxAnswerNs = 2'000'000'000;
+constexpr int64_t kMaxTasks = std::numeric_limits<uint32_t>::max();  // numbers of places
 
 int64_t host_now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -78,7 +79,9 @@ std::optional<DeviceClockOffset> ask(DeviceClockExchange& exchange, uint32_t req
 
 }  // namespace
 
-Result<CudaRecorder> CudaRecorder::make(std::vector<RecordedLaunch> launches, int step_capacity) {
+Result<CudaRecorder> CudaRecorder::make(std::vector<RecordedLaunch> launches, int step_capacity,
+                                        RecordLevel level) {
+  GAPLESS_CHECK(level != RecordLevel::kNone);
   if (launches.empty() || step_capacity < 1)
     return fail(ErrorCode::kInvalidInput, "a recorder of {} launches and {} steps; needs 1 of each",
                 launches.size(), step_capacity);
@@ -93,26 +96,31 @@ Result<CudaRecorder> CudaRecorder::make(std::vector<RecordedLaunch> launches, in
     if (step_blocks > std::numeric_limits<int32_t>::max())
       return fail(ErrorCode::kInvalidInput, "a recorder of {} or more blocks a step", step_blocks);
   }
-  int64_t bytes = step_blocks * kDeviceBlockBytes;
-  if (__builtin_mul_overflow(bytes, int64_t{step_capacity}, &bytes))
+  int64_t bytes = step_blocks * device_block_bytes(level);
+  const bool is_too_large = __builtin_mul_overflow(bytes, int64_t{step_capacity}, &bytes);
+  const bool has_task_numbers = bytes / int64_t{sizeof(DeviceTask)} < kMaxTasks;
+  if (is_too_large || (level == RecordLevel::kTasks && !has_task_numbers))
     return fail(ErrorCode::kInvalidInput, "a recorder of {} steps of {} blocks", step_capacity,
                 step_blocks);
   const std::string what =
       fmt::format("records of {} steps of {} blocks", step_capacity, step_blocks);
   recorder.launches_ = std::move(launches);
+  recorder.level_ = level;
   recorder.step_blocks_ = static_cast<uint32_t>(step_blocks);
   recorder.step_capacity_ = step_capacity;
   recorder.buffer_ = GAPLESS_TRY(DeviceBuffer::allocate(bytes, what.c_str()));
-  constexpr int64_t kCounterBytes = kDeviceRoleCount * sizeof(uint32_t);
-  recorder.steps_ = GAPLESS_TRY(
-      DeviceBuffer::allocate(step_blocks * kCounterBytes, "numbers of a recorder's steps"));
+  const int64_t counters = level == RecordLevel::kTasks ? 2 : step_blocks * kDeviceRoleCount;
+  recorder.steps_ = GAPLESS_TRY(DeviceBuffer::allocate(counters * int64_t{sizeof(uint32_t)},
+                                                       "numbers of a recorder's steps"));
   GAPLESS_TRY(recorder.reset());
   return recorder;
 }
 
 RecorderLaunch CudaRecorder::launch(int index) const {
   GAPLESS_CHECK(index >= 0 && static_cast<size_t>(index) < launches_.size());
-  return {.buffer = buffer_.data(),
+  return {.level = level_,
+          .ends_step = static_cast<size_t>(index) + 1 == launches_.size(),
+          .buffer = buffer_.data(),
           .steps = reinterpret_cast<uint32_t*>(steps_.data()),
           .step_capacity = static_cast<uint32_t>(step_capacity_),
           .step_blocks = step_blocks_,
@@ -125,19 +133,27 @@ Result<void> CudaRecorder::reset() {
   return synchronize(nullptr);
 }
 
+// Steps that have begun. At level kTasks what is in the low word are readers of one that has not
+// ended.
+Result<uint32_t> CudaRecorder::count_steps() const {
+  std::vector<uint32_t> steps(static_cast<size_t>(steps_.bytes()) / sizeof(uint32_t));
+  GAPLESS_TRY(steps_.copy_to_host(steps.data(), steps_.bytes()));
+  if (level_ == RecordLevel::kTasks) return steps[1];
+  return *std::max_element(steps.begin(), steps.end());
+}
+
 Result<DeviceRecording> CudaRecorder::read() const {
   GAPLESS_TRY(check_cuda(cudaDeviceSynchronize(), "waiting for recorded steps"));
   const CudaLimits limits = GAPLESS_TRY(cuda_limits());
-  std::vector<uint32_t> steps(size_t{step_blocks_} * kDeviceRoleCount);
-  GAPLESS_TRY(steps_.copy_to_host(steps.data(), steps_.bytes()));
-  const uint32_t step = *std::max_element(steps.begin(), steps.end());
+  const uint32_t step = GAPLESS_TRY(count_steps());
   DeviceRecording recording;
   recording.device_name = limits.name;
   recording.sm_count = limits.sm_count;
+  recording.level = level_;
   recording.launches = launches_;
   recording.step_count = static_cast<int>(std::min(step, static_cast<uint32_t>(step_capacity_)));
   recording.lost_step_count = int64_t{step} - recording.step_count;
-  const int64_t bytes = int64_t{recording.step_count} * step_blocks_ * kDeviceBlockBytes;
+  const int64_t bytes = int64_t{recording.step_count} * step_blocks_ * device_block_bytes(level_);
   recording.blocks.resize(static_cast<size_t>(bytes));
   if (bytes > 0) GAPLESS_TRY(buffer_.copy_to_host(recording.blocks.data(), bytes));
   recording.clock = GAPLESS_TRY(measure_device_clock());

@@ -2,25 +2,32 @@
 //
 // RoleRecorder: how a role of a block records its phases (cuda/recorder_launch.h). In a kernel:
 //
-//   RoleRecorder<kIsRecorded, DeviceRole::kMain> recorder(threadIdx.x == 0);  // lane 0 of a warp
-//   recorder.begin(launch.recorder, DevicePhase::kSetUp);                     // at entry
+//   RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);  // lane 0 of a warp
+//   recorder.begin(launch.recorder, DevicePhase::kSetUp);                // at entry
 //   recorder.phase(DevicePhase::kWaitLaunch);  // what was before ends here
 //   wait_for_launch_before();
 //   recorder.phase(DevicePhase::kWork, tile);
 //   recorder.end(launch.recorder);             // the last statement of the role
 //
 // The argument is true in one thread of the block; all other threads may call the same functions,
-// or not, and record nothing. The object of the other form is empty and its functions do nothing.
-// Every block has a kMain, which begins when the block does; no role waits for another.
+// or not, and record nothing. Where a role records nothing at a level, the object is empty and its
+// functions do nothing. Every block has a kMain, which begins when the block does; no role waits
+// for another. A role that ends later than kMain says enter() when the block begins, and waited()
+// when the launch before is over: its own phases need not begin then.
 //
-// A phase costs a clock read and an 8-byte store that nobody waits for; all lanes run the same
-// instructions and one of them stores, so that nothing branches. The block's place depends on the
-// number of the step, which begin() starts to load. A role takes its place when it begins to wait
-// for the launch before, since then it has time, at the latest with its third phase (kCombine only
-// then: it begins when that wait may be over). What was recorded until then stays in registers, and
-// is stored with kMain's header. From there on the object is three registers. The statements in
-// assembler keep their order among those of the kernel's waits, and have no effect on when the
-// kernel's own loads and stores are.
+// kPhases: a phase costs a clock read and an 8-byte store that nobody waits for; all lanes run the
+// same instructions and one of them stores, so that nothing branches. The block's place depends on
+// the number of the step, which begin() starts to load. A role takes its place when it begins to
+// wait for the launch before, since then it has time, at the latest with its third phase (kCombine
+// only then: it begins when that wait may be over). What was recorded until then stays in
+// registers, and is stored with kMain's header. From there on the object is three registers.
+//
+// kTasks: one lane records for the block, that of the role which ends last (kEndsBlock): five clock
+// reads, one load whose result is used when the wait for the launch before begins, two stores of 16
+// bytes, and three registers between them.
+//
+// The statements in assembler keep their order among those of the kernel's waits, and have no
+// effect on when the kernel's own loads and stores are.
 
 #pragma once
 
@@ -70,25 +77,41 @@ __device__ __forceinline__ void store_two_below(uint32_t limit, uint32_t index, 
       "r"(limit), "l"(target), "r"(words.x), "r"(words.y));
 }
 
-template <bool kIsRecorded, DeviceRole kRole>
-class RoleRecorder;
-
-template <DeviceRole kRole>
-class RoleRecorder<false, kRole> {
+// kEndsBlock: no other role of the block ends later.
+template <RecordLevel kLevel, DeviceRole kRole, bool kEndsBlock = kRole == DeviceRole::kMain>
+class RoleRecorder {
  public:
   __device__ __forceinline__ explicit RoleRecorder(bool /*is_recording_lane*/) {}
+  __device__ __forceinline__ void enter(const RecorderLaunch&) {}
+  __device__ __forceinline__ void waited() {}
   __device__ __forceinline__ void begin(const RecorderLaunch&, DevicePhase, uint32_t = 0) {}
   __device__ __forceinline__ void phase(DevicePhase, uint32_t = 0) {}
   __device__ __forceinline__ void end(const RecorderLaunch&) {}
 };
-static_assert(std::is_empty_v<RoleRecorder<false, DeviceRole::kMain>>);
+static_assert(std::is_empty_v<RoleRecorder<RecordLevel::kNone, DeviceRole::kMain>>);
+static_assert(std::is_empty_v<RoleRecorder<RecordLevel::kTasks, DeviceRole::kCopy>>);
 
-template <DeviceRole kRole>
-class RoleRecorder<true, kRole> {
+// The number of the block among those of all launches.
+__device__ __forceinline__ uint32_t block_of_step(const RecorderLaunch& launch) {
+  return launch.first_block + blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+}
+__device__ __forceinline__ uint32_t low_half(uint64_t value) {
+  return static_cast<uint32_t>(value);
+}
+__device__ __forceinline__ uint32_t high_half(uint64_t value) {
+  return static_cast<uint32_t>(value >> 32);
+}
+
+// ---- kPhases.
+
+template <DeviceRole kRole, bool kEndsBlock>
+class RoleRecorder<RecordLevel::kPhases, kRole, kEndsBlock> {
  public:
   __device__ __forceinline__ explicit RoleRecorder(bool is_recording_lane)
       : is_recording_(is_recording_lane) {}
 
+  __device__ __forceinline__ void enter(const RecorderLaunch&) {}
+  __device__ __forceinline__ void waited() {}
   // The first phase. Of kMain: the block begins.
   __device__ __forceinline__ void begin(const RecorderLaunch& launch, DevicePhase phase,
                                         uint32_t value = 0) {
@@ -139,11 +162,8 @@ class RoleRecorder<true, kRole> {
   static __device__ __forceinline__ uint32_t tag_of(DevicePhase phase, uint32_t value) {
     return static_cast<uint32_t>(phase) | kRecordMark | value << 8;
   }
-  __device__ __forceinline__ uint32_t block() const {
-    return launch_->first_block + blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
-  }
   __device__ __forceinline__ uint32_t* counter() const {
-    return launch_->steps + uint64_t{block()} * kDeviceRoleCount + kRoleIndex;
+    return launch_->steps + uint64_t{block_of_step(*launch_)} * kDeviceRoleCount + kRoleIndex;
   }
   __device__ __forceinline__ std::byte* record_place(uint32_t index) const {
     return records_ + uint64_t{index} * sizeof(DeviceRecord);
@@ -159,7 +179,7 @@ class RoleRecorder<true, kRole> {
     store_word(counter(), step_ + 1);
     if (step_ >= launch_->step_capacity) return;
     count_ = kept_count;
-    const uint64_t place = uint64_t{step_} * launch_->step_blocks + block();
+    const uint64_t place = uint64_t{step_} * launch_->step_blocks + block_of_step(*launch_);
     std::byte* header = launch_->buffer + place * kDeviceBlockBytes;
     records_ = header + kRecordsOffset;
     store_four(records_, {kept_[0].x, kept_[0].y, kept_[1].x, kept_[1].y});
@@ -169,12 +189,6 @@ class RoleRecorder<true, kRole> {
       store_four(header, {step_ + 1, sm, low_half(begin_.ns), high_half(begin_.ns)});
       store_four(header + 16, {low_half(begin_.clock), high_half(begin_.clock), 0, 0});
     }
-  }
-  static __device__ __forceinline__ uint32_t low_half(uint64_t value) {
-    return static_cast<uint32_t>(value);
-  }
-  static __device__ __forceinline__ uint32_t high_half(uint64_t value) {
-    return static_cast<uint32_t>(value >> 32);
   }
 
   bool is_recording_;
@@ -188,5 +202,189 @@ class RoleRecorder<true, kRole> {
   std::byte* records_ = nullptr;
   uint32_t count_ = 0;  // of phases so far, also of those beyond; kNoPlace and more: none is stored
 };
+
+// ---- kTasks.
+
+inline constexpr uint32_t kNoTask = ~0u;
+
+// Odd: 0 is no reading.
+__device__ __forceinline__ uint32_t read_odd_clock() { return read_clock() | 1; }
+
+// The number of the step, in the lane that records; kNoTask in others.
+__device__ __forceinline__ uint32_t load_step(const RecorderLaunch& launch, bool is_recording) {
+  uint32_t step;
+  asm volatile(
+      "{\n .reg .pred p;\n setp.ne.u32 p, %2, 0;\n mov.u32 %0, -1;\n"
+      " @p ld.relaxed.gpu.global.u32 %0, [%1];\n}"
+      : "=r"(step)
+      : "l"(launch.steps + 1), "r"(uint32_t{is_recording}));
+  return step;
+}
+// Where the block's task is in the buffer, or kNoTask.
+__device__ __forceinline__ uint32_t task_of(const RecorderLaunch& launch, uint32_t step) {
+  return step < launch.step_capacity ? step * launch.step_blocks + block_of_step(launch) : kNoTask;
+}
+// In the last launch of a step, after the step's number was read: when all its blocks were here,
+// the word beside the count has grown by one.
+__device__ __forceinline__ void count_block(const RecorderLaunch& launch) {
+  const uint32_t blocks = gridDim.x * gridDim.y * gridDim.z;
+  const bool is_first = block_of_step(launch) == launch.first_block;
+  const uint64_t part = is_first ? (uint64_t{1} << 32) - (blocks - 1) : 1;
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(launch.steps), "l"(part));
+}
+
+// By lanes that have a task, without a branch. To stay in L2 whatever else comes through it is for
+// the first half: where the second one does not find it there, the launch ends half a microsecond
+// later.
+template <bool kStaysInL2>
+__device__ __forceinline__ void store_half(const RecorderLaunch& launch, uint32_t task,
+                                           uint32_t half, uint4 words) {
+  std::byte* place = launch.buffer + uint64_t{task} * sizeof(DeviceTask) + half * sizeof(words);
+  if constexpr (kStaysInL2) {
+    asm volatile(
+        "{\n .reg .pred p;\n .reg .b64 policy;\n setp.ne.u32 p, %0, -1;\n"
+        " createpolicy.fractional.L2::evict_last.b64 policy, 1.0;\n"
+        " @p st.global.L2::cache_hint.v4.u32 [%1], {%2, %3, %4, %5}, policy;\n}" ::"r"(task),
+        "l"(place), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w));
+  } else {
+    asm volatile(
+        "{\n .reg .pred p;\n setp.ne.u32 p, %0, -1;\n"
+        " @p st.global.v4.u32 [%1], {%2, %3, %4, %5};\n}" ::"r"(task),
+        "l"(place), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w));
+  }
+}
+
+// What the lane that records a block does, whatever its role. kIsStream: what the block reads goes
+// through L2 and takes the place of what lies there.
+template <bool kIsStream>
+class BlockRecorder {
+ public:
+  __device__ __forceinline__ explicit BlockRecorder(bool is_recording_lane)
+      : is_recording_(is_recording_lane) {}
+
+  __device__ __forceinline__ void begin(const RecorderLaunch& launch) {
+    launch_ = &launch;
+    is_recording_ = is_recording_ && launch.buffer != nullptr;
+    step_ = load_step(launch, is_recording_);
+    const uint32_t before = read_clock();
+    begin_ = read_clocks();
+    if (low_half(begin_.clock) - before > kMaxAnchorCycles) begin_.ns |= kReadApart;
+  }
+  // The wait for the launch before begins: there is time.
+  __device__ __forceinline__ void take_place() {
+    constexpr uint32_t kHighMask = (1u << (kTaskClockBits - 32)) - 1;
+    const uint32_t set_up = (read_clock() - low_half(begin_.clock)) / kSetUpCycles;
+    const uint32_t clock_high = high_half(begin_.clock) & kHighMask;
+    uint32_t sm;
+    asm("mov.u32 %0, %%smid;" : "=r"(sm));
+    const uint32_t more =
+        min(set_up, kMaxSetUp) | clock_high << kClockHighShift | sm << kTaskSmShift;
+    task_ = task_of(*launch_, step_);
+    store_half<kIsStream>(
+        *launch_, task_, 0,
+        {low_half(begin_.ns), high_half(begin_.ns), low_half(begin_.clock), more});
+    if (launch_->ends_step && is_recording_) count_block(*launch_);
+  }
+  __device__ __forceinline__ bool has_waited() const { return waited_ != 0; }
+  __device__ __forceinline__ uint32_t take_waited() { return waited_ = read_odd_clock(); }
+  __device__ __forceinline__ void end(uint32_t data_clock) {
+    store_half<false>(*launch_, task_, 1, {waited_, data_clock, read_odd_clock(), kTaskMark});
+  }
+
+ private:
+  bool is_recording_;
+  const RecorderLaunch* launch_ = nullptr;
+  uint32_t step_ = 0;     // on its way, until the block has its place
+  ClockPair begin_ = {};  // as long
+  uint32_t task_ = kNoTask;
+  uint32_t waited_ = 0;
+};
+
+template <>
+class RoleRecorder<RecordLevel::kTasks, DeviceRole::kMain, true> {
+ public:
+  __device__ __forceinline__ explicit RoleRecorder(bool is_recording_lane)
+      : block_(is_recording_lane) {}
+  __device__ __forceinline__ void begin(const RecorderLaunch& launch, DevicePhase, uint32_t = 0) {
+    block_.begin(launch);
+  }
+  __device__ __forceinline__ void phase(DevicePhase phase, uint32_t = 0) {
+    if (phase == DevicePhase::kWaitLaunch) block_.take_place();
+    if (phase != DevicePhase::kWaitData && phase != DevicePhase::kWork) return;
+    const bool is_work = phase == DevicePhase::kWork;
+    if (!block_.has_waited()) {
+      const uint32_t clock = block_.take_waited();
+      if (is_work) data_ = clock;
+    } else if (is_work && data_ == 0) {
+      data_ = read_odd_clock();
+    }
+  }
+  __device__ __forceinline__ void end(const RecorderLaunch&) { block_.end(data_); }
+
+ private:
+  BlockRecorder<false> block_;
+  uint32_t data_ = 0;
+};
+
+// Where another role ends the block, it records the block, and kMain tells it of the first data:
+// it is seen behind the barriers that a block has anyway between its kMain and its end.
+__device__ __forceinline__ uint32_t& shared_data_clock() {
+  __shared__ uint32_t clock;
+  return clock;
+}
+
+template <>
+class RoleRecorder<RecordLevel::kTasks, DeviceRole::kMain, false> {
+ public:
+  __device__ __forceinline__ explicit RoleRecorder(bool is_recording_lane)
+      : is_recording_(is_recording_lane) {}
+  __device__ __forceinline__ void begin(const RecorderLaunch&, DevicePhase, uint32_t = 0) {
+    if (is_recording_) shared_data_clock() = 0;
+  }
+  __device__ __forceinline__ void phase(DevicePhase phase, uint32_t = 0) {
+    if (phase == DevicePhase::kWork && is_recording_) shared_data_clock() = read_odd_clock();
+  }
+  __device__ __forceinline__ void end(const RecorderLaunch&) {}
+
+ private:
+  bool is_recording_;
+};
+
+template <>
+class RoleRecorder<RecordLevel::kTasks, DeviceRole::kCombine, true> {
+ public:
+  __device__ __forceinline__ explicit RoleRecorder(bool is_recording_lane)
+      : block_(is_recording_lane) {}
+  __device__ __forceinline__ void enter(const RecorderLaunch& launch) { block_.begin(launch); }
+  __device__ __forceinline__ void begin(const RecorderLaunch&, DevicePhase, uint32_t = 0) {}
+  __device__ __forceinline__ void phase(DevicePhase phase, uint32_t = 0) {
+    if (phase == DevicePhase::kWaitLaunch) block_.take_place();
+  }
+  __device__ __forceinline__ void waited() { block_.take_waited(); }
+  // A block without work has not waited yet, and there was no data.
+  __device__ __forceinline__ void end(const RecorderLaunch&) {
+    if (block_.has_waited()) return block_.end(shared_data_clock());
+    block_.take_place();
+    wait_for_launch_before();
+    block_.take_waited();
+    block_.end(0);
+  }
+
+ private:
+  BlockRecorder<true> block_;
+};
+
+// ---- From a number to a form.
+
+template <RecordLevel kLevel>
+using LevelConstant = std::integral_constant<RecordLevel, kLevel>;
+
+// Calls `choose` with the level as a type.
+template <typename Choose>
+auto with_level(RecordLevel level, const Choose& choose) {
+  if (level == RecordLevel::kTasks) return choose(LevelConstant<RecordLevel::kTasks>());
+  if (level == RecordLevel::kPhases) return choose(LevelConstant<RecordLevel::kPhases>());
+  return choose(LevelConstant<RecordLevel::kNone>());
+}
 
 }  // namespace gapless::device

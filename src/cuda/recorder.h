@@ -3,10 +3,10 @@
 // CudaRecorder: what every SM does during steps, recorded inside the kernels.
 //
 // The launches of a step are known beforehand, so every block of every launch of every step has a
-// place of its own in one buffer: no atomics, nothing to wait for. The buffer is read after the
-// steps. `device_trace` makes a Trace of it: a lane for each SM with a task for each block, and
-// lanes for the roles inside it with their phases; launches are a stream's lane, the host's part
-// another.
+// place of its own in one buffer: nothing to wait for. The buffer is read after the steps.
+// `device_trace` makes a Trace of it: a lane for each SM with a task for each block, and lanes for
+// the roles inside it with their phases; launches are a stream's lane, the host's part another. At
+// level kTasks the only role is the main one, with set up, waits for launch and data, and work.
 
 #pragma once
 
@@ -46,18 +46,22 @@ struct DeviceClockOffset {
 struct DeviceRecording {
   std::string device_name;
   int sm_count = 0;
+  RecordLevel level = RecordLevel::kPhases;
   std::vector<RecordedLaunch> launches;
   int step_count = 0;                // that the buffer has
   int64_t lost_step_count = 0;       // for which there was no room
-  std::vector<std::byte> blocks;     // [step][block][kDeviceBlockBytes]
+  std::vector<std::byte> blocks;     // [step][block][device_block_bytes(level)]
   std::vector<HostStep> host_steps;  // as many as steps, or none
   DeviceClockOffset clock;           // at the end of the recording
 };
 
 class CudaRecorder {
  public:
-  // Memory for that many steps is taken on the device: kDeviceBlockBytes a block and step.
-  static Result<CudaRecorder> make(std::vector<RecordedLaunch> launches, int step_capacity);
+  // Memory for that many steps is taken on the device: device_block_bytes() a block and step. At
+  // level kTasks a step begins when the one before has ended: its first launch does not start
+  // early, or the step is a replay of a graph.
+  static Result<CudaRecorder> make(std::vector<RecordedLaunch> launches, int step_capacity,
+                                   RecordLevel level);
 
   RecorderLaunch launch(int index) const;
   // Forgets all steps. The stream is idle.
@@ -66,12 +70,15 @@ class CudaRecorder {
   Result<DeviceRecording> read() const;
 
  private:
+  Result<uint32_t> count_steps() const;
+
   std::vector<RecordedLaunch> launches_;
   std::vector<uint32_t> first_blocks_;
+  RecordLevel level_ = RecordLevel::kTasks;
   uint32_t step_blocks_ = 0;
   int step_capacity_ = 0;
   DeviceBuffer buffer_;
-  DeviceBuffer steps_;  // [step blocks][kDeviceRoleCount]
+  DeviceBuffer steps_;  // as RecorderLaunch::steps
 };
 
 // Between two readings of the host's steady clock the device reads its timer; the best of many

@@ -22,14 +22,9 @@ constexpr uint64_t kMaxCyclesOfNs = 10;
 constexpr uint64_t kMaxNsOfCycle = 100;
 constexpr uint64_t kMaxRestNs = 10'000'000'000;
 constexpr int64_t kMaxAnchorErrorNs = 20'000;  // of a block's begin against the clock of its SM
-constexpr uint32_t kMaxAnchorCycles = 96;      // between the readings around a timer's
 constexpr int64_t kMaxLateCycles = 1 << 24;    // that one ends behind kMain
 constexpr int64_t kMaxEarlyCycles = 1 << 16;   // that a role begins before the block's header says
 constexpr size_t kMaxCandidates = 16;
-
-bool is_sound(const DeviceBlockHeader& header, size_t step, size_t sm_count) {
-  return header.step == step && header.sm < sm_count && header.begin_ns < kMaxTimerNs;
-}
 
 // Whether one clock and one timer can say both.
 bool can_both_be(const SmAnchor& a, const SmAnchor& b) {
@@ -59,9 +54,11 @@ SmAnchor believed_anchor(const std::vector<SmAnchor>& anchors) {
 
 }  // namespace
 
-RecordedBlocks::RecordedBlocks(const DeviceRecording& recording) : recording_(recording) {
+RecordedBlocks::RecordedBlocks(const DeviceRecording& recording)
+    : recording_(recording), places_(recording) {
   size_up();
   read_headers();
+  if (!places_.has_phases()) unwrap_clocks();
   find_tick();
   make_clocks();
   time_blocks();
@@ -77,7 +74,7 @@ void RecordedBlocks::size_up() {
   }
   if (step_blocks_ > 0) {
     step_count_ = std::min(static_cast<size_t>(std::max(recording_.step_count, 0)),
-                           recording_.blocks.size() / kDeviceBlockBytes / step_blocks_);
+                           places_.count() / step_blocks_);
   }
   constexpr int64_t kMaxOffsetNs = static_cast<int64_t>(kMaxTimerNs);
   const int64_t offset_ns = recording_.clock.offset_ns;
@@ -86,25 +83,17 @@ void RecordedBlocks::size_up() {
   blocks_.resize(step_count_ * step_blocks_);
 }
 
-const std::byte* RecordedBlocks::bytes_of(size_t place) const {
-  return recording_.blocks.data() + place * kDeviceBlockBytes;
-}
-
-DeviceBlockHeader RecordedBlocks::header_of(size_t place) const {
-  DeviceBlockHeader header;
-  std::memcpy(&header, bytes_of(place), sizeof(header));
-  return header;
-}
-
 // Who is there.
 void RecordedBlocks::read_headers() {
   clocks_.resize(static_cast<size_t>(std::max(recording_.sm_count, 0)));
   for (size_t place = 0; place < blocks_.size(); ++place) {
-    const DeviceBlockHeader header = header_of(place);
+    const PlaceHeader header = places_.header(place);
     RecordedBlock& block = blocks_[place];
-    if (header.step == 0) {
+    const bool is_sound = places_.can_be_of(place, place / step_blocks_ + 1) &&
+                          header.sm < clocks_.size() && header.begin_ns < kMaxTimerNs;
+    if (!header.is_there) {
       ++missing_count_;
-    } else if (!is_sound(header, place / step_blocks_ + 1, clocks_.size())) {
+    } else if (!is_sound) {
       ++damaged_count_;
     } else {
       block.sm = header.sm;
@@ -134,13 +123,32 @@ void RecordedBlocks::find_tick() {
   tick_ns_ = std::clamp(common_ns, kTimerTickNs, kMaxTimerTickNs);
 }
 
-// From the begins of an SM's blocks. Those that cannot be beside most of the others are left out,
-// and after that those which the clock then shows to be far off.
-void RecordedBlocks::make_clocks() {
+std::vector<std::vector<size_t>> RecordedBlocks::places_of_sms() const {
   std::vector<std::vector<size_t>> places(clocks_.size());
   for (size_t place = 0; place < blocks_.size(); ++place) {
     if (blocks_[place].is_there()) places[blocks_[place].sm].push_back(place);
   }
+  return places;
+}
+
+// Tasks have the lowest bits of clocks: all of an SM's are taken to be near its first one.
+void RecordedBlocks::unwrap_clocks() {
+  constexpr int kUnknownBits = 64 - kTaskClockBits;
+  for (const std::vector<size_t>& of_sm : places_of_sms()) {
+    if (of_sm.empty()) continue;
+    const uint64_t first = blocks_[of_sm.front()].begin_clock;
+    for (const size_t place : of_sm) {
+      uint64_t& clock = blocks_[place].begin_clock;
+      const int64_t since = static_cast<int64_t>((clock - first) << kUnknownBits) >> kUnknownBits;
+      clock = (uint64_t{1} << (kTaskClockBits + 1)) + first + static_cast<uint64_t>(since);
+    }
+  }
+}
+
+// From the begins of an SM's blocks. Those that cannot be beside most of the others are left out,
+// and after that those which the clock then shows to be far off.
+void RecordedBlocks::make_clocks() {
+  const std::vector<std::vector<size_t>> places = places_of_sms();
   for (size_t sm = 0; sm < places.size(); ++sm) {
     if (places[sm].empty()) continue;
     std::vector<SmAnchor> anchors;
@@ -156,10 +164,7 @@ void RecordedBlocks::make_clocks() {
         continue;
       }
       anchors.push_back(anchor);
-      // The first record's clock was read before the timer, the header's behind it.
-      const uint32_t before = record_at(bytes_of(place), 0, 0).clock;
-      const uint32_t cycles = static_cast<uint32_t>(anchor.clock) - before;
-      if (cycles <= kMaxAnchorCycles) close.push_back(anchor);
+      if (places_.header(place).is_close) close.push_back(anchor);
     }
     clocks_[sm] = SmClock(std::move(close.empty() ? anchors : close), tick_ns_);
     backward_count_ += clocks_[sm].rejected_count();
@@ -180,17 +185,18 @@ int64_t RecordedBlocks::cycles_of(size_t place, const DeviceRecord& record) cons
 RolePhases RecordedBlocks::phases(size_t place, int role) const {
   const RecordedBlock& block = blocks_[place];
   const SmClock& clock = clocks_[block.sm];
-  const std::byte* bytes = bytes_of(place);
-  const int count = record_count(bytes, role);
+  const std::vector<DeviceRecord> records = places_.records(place, role);
+  const size_t count = records.size();
   RolePhases result;
-  result.dropped = header_of(place).dropped[role];
+  result.dropped = places_.dropped(place, role);
   result.is_damaged = result.dropped > 0 && count < kRoleRecords;
   int64_t most_cycles = std::numeric_limits<int32_t>::max();
-  const int main_count = record_count(bytes, 0);
-  if (role != 0 && main_count > 0)
-    most_cycles = cycles_of(place, record_at(bytes, 0, main_count - 1)) + kMaxLateCycles;
-  for (int i = 0; i < count && !result.is_damaged; ++i) {
-    const DeviceRecord record = record_at(bytes, role, i);
+  if (role != 0 && count > 0) {
+    const std::vector<DeviceRecord> main = places_.records(place, 0);
+    if (!main.empty()) most_cycles = cycles_of(place, main.back()) + kMaxLateCycles;
+  }
+  for (size_t i = 0; i < count && !result.is_damaged; ++i) {
+    const DeviceRecord& record = records[i];
     const bool is_known =
         (record.tag & kRecordMark) != 0 && static_cast<int>(record.phase()) < kDevicePhaseCount;
     const bool is_end = record.phase() == DevicePhase::kEnd;
@@ -268,10 +274,7 @@ void RecordedBlocks::time_launches() {
 
 // When the tasks of each SM start, and which blocks are there at once.
 void RecordedBlocks::place_blocks() {
-  std::vector<std::vector<size_t>> places(clocks_.size());
-  for (size_t place = 0; place < blocks_.size(); ++place) {
-    if (blocks_[place].is_there()) places[blocks_[place].sm].push_back(place);
-  }
+  std::vector<std::vector<size_t>> places = places_of_sms();
   for (std::vector<size_t>& of_sm : places) {
     std::sort(of_sm.begin(), of_sm.end(), [this](size_t a, size_t b) {
       return std::tuple(blocks_[a].end_ns, a) < std::tuple(blocks_[b].end_ns, b);

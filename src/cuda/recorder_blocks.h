@@ -17,6 +17,7 @@
 
 #include "cuda/recorder.h"
 #include "cuda/recorder_clock.h"
+#include "cuda/recorder_places.h"
 
 namespace gapless {
 
@@ -81,6 +82,7 @@ class RecordedBlocks {
   size_t step_count() const { return step_count_; }  // that the bytes are enough for
   size_t step_blocks() const { return step_blocks_; }
   size_t sm_count() const { return clocks_.size(); }
+  const RecordedPlaces& places() const { return places_; }
   // The blocks of a launch are side by side, those of a step too.
   size_t first_place(size_t step, size_t launch) const {
     return step * step_blocks_ + first_blocks_[launch];
@@ -103,17 +105,18 @@ class RecordedBlocks {
   void size_up();
   void read_headers();
   void find_tick();
+  void unwrap_clocks();
   void make_clocks();
+  std::vector<std::vector<size_t>> places_of_sms() const;
   void time_blocks();
   void time_launches();
   LaunchRun run_of(size_t first, size_t last) const;  // of the blocks from place to place
   void place_blocks();
   void leave_out(RecordedBlock& block);
-  const std::byte* bytes_of(size_t place) const;
-  DeviceBlockHeader header_of(size_t place) const;
   int64_t cycles_of(size_t place, const DeviceRecord& record) const;
 
   const DeviceRecording& recording_;
+  RecordedPlaces places_;
   size_t step_count_ = 0;
   size_t step_blocks_ = 0;
   std::vector<size_t> first_blocks_;   // by launch

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a launch knows of the device recorder (cuda/recorder.h): numbers and device pointers, no
-// CUDA types. Kernels take it in their launch structs; kernels compiled with recording (a template
-// flag) write, the others do not contain a trace of it.
+// CUDA types. Kernels take it in their launch structs; those compiled with a level of recording
+// write, the others do not contain a trace of it.
 //
-// In a block, each role (one lane of one warp) says when it goes from one phase to the next: a
-// record is {tag, clock}, 8 bytes, stored to the block's place in device memory as it is made.
-// Phases of a role follow each other without gaps. The block's header has a reading of the SM's
-// clock together with the global timer, from which the host puts all SMs on one clock. Nothing is
-// written when a block ends but the record of the end: what a block does last delays the launches
-// behind it.
+// In a block, each role (one lane of one warp) says when it goes from one phase to the next. Both
+// levels keep a reading of the SM's clock together with the global timer, from which the host puts
+// all SMs on one clock. What a block does last delays the launches behind it, so that nothing is
+// left for its end but the end.
+//
+// kPhases: a record is {tag, clock}, 8 bytes, stored to the block's place in device memory as it is
+// made. Phases of a role follow each other without gaps.
+// kTasks: five clock readings of a block, in 32 bytes and two stores (DeviceTask).
 
 #pragma once
 
@@ -18,6 +20,15 @@
 #include <cstring>
 
 namespace gapless {
+
+// How much is recorded: a template parameter of every kernel.
+enum class RecordLevel : uint8_t {
+  kNone,
+  kTasks,   // of each block where and when it was a task
+  kPhases,  // every phase of every role
+};
+inline constexpr RecordLevel kRecordLevels[] = {RecordLevel::kNone, RecordLevel::kTasks,
+                                                RecordLevel::kPhases};
 
 enum class DevicePhase : uint8_t {
   kSetUp,       // barriers, schedule
@@ -50,7 +61,7 @@ static_assert(sizeof(DeviceRecord) == 8);
 inline constexpr int kRoleRecords = 40;
 
 // Static shared memory of a block of a recorded kernel; less is left for the dynamic part.
-inline constexpr int kRecorderSharedBytes = 0;
+inline constexpr int kRecorderSharedBytes = 128;
 
 struct DeviceBlockHeader {
   uint32_t step = 0;      // number of the step that wrote this, from 1
@@ -63,7 +74,7 @@ struct DeviceBlockHeader {
 };
 static_assert(sizeof(DeviceBlockHeader) == 64);
 
-// A block's place: the header, then [role][kRoleRecords].
+// A block's place at level kPhases: the header, then [role][kRoleRecords].
 inline constexpr int kDeviceBlockBytes =
     static_cast<int>(sizeof(DeviceBlockHeader)) +
     kDeviceRoleCount * kRoleRecords * static_cast<int>(sizeof(DeviceRecord));
@@ -81,11 +92,45 @@ inline int record_count(const std::byte* place, int role) {
   return count;
 }
 
+// A block's place at level kTasks: one sector. Its first half is stored when the wait for the
+// launch before begins, the second one at the end. Clocks of the second half are odd, 0 is none.
+struct DeviceTask {
+  uint64_t begin_ns = 0;         // global timer when the block began | kReadApart
+  uint32_t begin_clock = 0;      // clock64, read behind it
+  uint32_t set_up_and_more = 0;  // see below
+  uint32_t waited_clock = 0;     // the launch before is over
+  uint32_t data_clock = 0;       // the first data is there; the same: no wait for it; 0: none came
+  uint32_t end_clock = 0;
+  uint32_t mark = 0;  // kTaskMark: it ended
+};
+static_assert(sizeof(DeviceTask) == 32);
+inline constexpr uint32_t kTaskMark = 1;
+// Clock and timer were read more than kMaxAnchorCycles apart.
+inline constexpr uint64_t kReadApart = uint64_t{1} << 63;
+inline constexpr uint32_t kMaxAnchorCycles = 96;
+// set_up_and_more: 16 bits of kSetUpCycles each until the wait for the launch before begins, at
+// most; 6 bits of the clock above its low half, which do for two minutes; 10 bits of %smid.
+inline constexpr uint32_t kSetUpCycles = 16;
+inline constexpr uint32_t kMaxSetUp = 0xffff;
+inline constexpr int kClockHighShift = 16;
+inline constexpr int kTaskSmShift = 22;
+inline constexpr int kTaskClockBits = 32 + kTaskSmShift - kClockHighShift;
+
+inline constexpr int device_block_bytes(RecordLevel level) {
+  return level == RecordLevel::kTasks ? static_cast<int>(sizeof(DeviceTask)) : kDeviceBlockBytes;
+}
+
 struct RecorderLaunch {
-  // At 16 bytes; zeros at first. Null: this launch does not record.
+  RecordLevel level = RecordLevel::kNone;  // of the kernel that the host starts
+  bool ends_step = false;                  // kTasks: the last launch of a step counts steps
+  // At 32 bytes; zeros at first. Null: this launch does not record.
   std::byte* buffer = nullptr;
-  // On the device, [step_blocks][kDeviceRoleCount]: how many steps each role of each block has
-  // recorded. It is of that role alone, so that nobody waits for anybody to know the step's number.
+  // On the device, zeros at first. kPhases: [step_blocks][kDeviceRoleCount], how many steps each
+  // role of each block has recorded. It is of that role alone, so that nobody waits for anybody to
+  // know the step's number, whatever overlaps.
+  // kTasks: two words for all. The second is the number of steps that have ended. Each block of the
+  // last launch of a step, when it has read it, adds to both as one number, so that the second
+  // grows by one when all have: steps must not overlap, as replays of a graph do not.
   uint32_t* steps = nullptr;
   uint32_t step_capacity = 0;  // steps that the buffer holds; those beyond are not recorded
   uint32_t step_blocks = 0;    // of all launches of a step

@@ -14,10 +14,13 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include "cuda/recorder_places.h"
 #include "cuda/recorder_test_kernel.h"
 
 namespace gapless {
 namespace {
+
+constexpr RecordLevel kLevels[] = {RecordLevel::kTasks, RecordLevel::kPhases};
 
 RecordedLaunch launch_of(const char* name, int blocks) {
   return {.name = name, .layer = 0, .blocks = blocks, .bytes = 64, .flops = 0};
@@ -28,17 +31,22 @@ std::string error_of(const Result<CudaRecorder>& result) {
 }
 
 TEST(CudaRecorder, RefusesWhatCannotBe) {
-  EXPECT_EQ(error_of(CudaRecorder::make({}, 1)),
+  EXPECT_EQ(error_of(CudaRecorder::make({}, 1, RecordLevel::kTasks)),
             "a recorder of 0 launches and 1 steps; needs 1 of each");
-  EXPECT_EQ(error_of(CudaRecorder::make({launch_of("a", 1)}, 0)),
+  EXPECT_EQ(error_of(CudaRecorder::make({launch_of("a", 1)}, 0, RecordLevel::kTasks)),
             "a recorder of 1 launches and 0 steps; needs 1 of each");
-  EXPECT_EQ(error_of(CudaRecorder::make({launch_of("a", 1), launch_of("b", 0)}, 1)),
-            "a recorder of launch b with 0 blocks; needs 1");
   constexpr int kMany = std::numeric_limits<int>::max();
-  EXPECT_EQ(error_of(CudaRecorder::make({launch_of("a", kMany), launch_of("b", 1)}, 1)),
-            "a recorder of 2147483648 or more blocks a step");
-  EXPECT_EQ(error_of(CudaRecorder::make({launch_of("a", kMany)}, kMany)),
-            "a recorder of 2147483647 steps of 2147483647 blocks");
+  for (const RecordLevel level : kLevels) {
+    EXPECT_EQ(error_of(CudaRecorder::make({launch_of("a", 1), launch_of("b", 0)}, 1, level)),
+              "a recorder of launch b with 0 blocks; needs 1");
+    EXPECT_EQ(error_of(CudaRecorder::make({launch_of("a", kMany), launch_of("b", 1)}, 1, level)),
+              "a recorder of 2147483648 or more blocks a step");
+    EXPECT_EQ(error_of(CudaRecorder::make({launch_of("a", kMany)}, kMany, level)),
+              "a recorder of 2147483647 steps of 2147483647 blocks");
+  }
+  // Places of tasks are numbered in 32 bits.
+  EXPECT_EQ(error_of(CudaRecorder::make({launch_of("a", 1 << 20)}, 1 << 12, RecordLevel::kTasks)),
+            "a recorder of 4096 steps of 1048576 blocks");
 }
 
 class CudaRecorderOnGpu : public testing::Test {
@@ -61,8 +69,8 @@ std::vector<RecordedLaunch> two_launches() {
 
 struct StepOptions {
   int phases = 5;
-  bool starts_early = false;
-  bool is_recorded = true;
+  bool starts_early = false;  // all but the first: steps do not overlap
+  RecordLevel level = RecordLevel::kPhases;
 };
 
 Result<void> launch_step(const CudaRecorder& recorder, const StepOptions& options,
@@ -71,8 +79,8 @@ Result<void> launch_step(const CudaRecorder& recorder, const StepOptions& option
     const RecorderTestLaunch launch = {.recorder = recorder.launch(i),
                                        .blocks = kBlocks[i],
                                        .phases = options.phases,
-                                       .is_recorded = options.is_recorded,
-                                       .starts_early = options.starts_early};
+                                       .level = options.level,
+                                       .starts_early = options.starts_early && i > 0};
     GAPLESS_TRY(check_cuda(recorder_test_launch_kernel(launch, stream), "launching a test"));
   }
   return {};
@@ -111,7 +119,7 @@ void expect_whole(const Place& place, int step, int block, int sm_count) {
   EXPECT_EQ(place.header.step, static_cast<uint32_t>(step + 1));
   EXPECT_LT(place.header.sm, static_cast<uint32_t>(sm_count));
   EXPECT_GT(place.header.begin_ns, 0u);
-  ASSERT_EQ(count_of(place, DeviceRole::kMain), 8);
+  ASSERT_EQ(count_of(place, DeviceRole::kMain), 9);
   ASSERT_EQ(count_of(place, DeviceRole::kCopy), 3);
   EXPECT_EQ(count_of(place, DeviceRole::kCombine), 0);
   EXPECT_EQ(place.header.dropped[0] + place.header.dropped[1] + place.header.dropped[2], 0u);
@@ -119,10 +127,11 @@ void expect_whole(const Place& place, int step, int block, int sm_count) {
   EXPECT_EQ(main[0].phase(), DevicePhase::kSetUp);
   EXPECT_LT(static_cast<uint32_t>(place.header.begin_clock) - main[0].clock, 1u << 16);
   EXPECT_EQ(main[1].phase(), DevicePhase::kWaitLaunch);
+  EXPECT_EQ(main[2].phase(), DevicePhase::kWaitData);
   for (uint32_t i = 0; i < 5; ++i) {
-    EXPECT_EQ(main[2 + i].tag, tag_of(DevicePhase::kWork, i));
+    EXPECT_EQ(main[3 + i].tag, tag_of(DevicePhase::kWork, i));
   }
-  EXPECT_EQ(main[7].phase(), DevicePhase::kEnd);
+  EXPECT_EQ(main[8].phase(), DevicePhase::kEnd);
   const DeviceRecord* copy = place.records[1];
   EXPECT_EQ(copy[0].phase(), DevicePhase::kReadAhead);
   const uint32_t index = static_cast<uint32_t>(block < kBlocks[0] ? block : block - kBlocks[0]);
@@ -132,13 +141,40 @@ void expect_whole(const Place& place, int step, int block, int sm_count) {
   expect_in_order(place, DeviceRole::kCopy);
 }
 
+// 300 cycles until the first data, and 5 times 300 of work.
+void expect_whole_task(const DeviceRecording& recording, int step, int block, int sm_count) {
+  const size_t index = static_cast<size_t>(step) * kStepBlocks + static_cast<size_t>(block);
+  const RecordedPlaces places(recording);
+  const PlaceHeader header = places.header(index);
+  EXPECT_TRUE(header.is_there);
+  EXPECT_LT(header.sm, static_cast<uint32_t>(sm_count));
+  EXPECT_GT(header.begin_ns, 0u);
+  const std::vector<DeviceRecord> records = places.records(index, 0);
+  ASSERT_EQ(records.size(), 5u);
+  constexpr DevicePhase kPhases[] = {DevicePhase::kSetUp, DevicePhase::kWaitLaunch,
+                                     DevicePhase::kWaitData, DevicePhase::kWork, DevicePhase::kEnd};
+  constexpr uint32_t kLeastCycles[] = {0, 0, 299, 1499};  // clocks are odd
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(records[i].phase(), kPhases[i]);
+  EXPECT_EQ(records[0].clock, static_cast<uint32_t>(header.begin_clock));
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_GE(records[i + 1].clock - records[i].clock, kLeastCycles[i]) << i;
+    EXPECT_LT(records[i + 1].clock - records[i].clock, 1u << 30) << i;
+  }
+  EXPECT_TRUE(places.records(index, 1).empty());
+}
+
 void expect_whole(const DeviceRecording& recording, int step_count, int sm_count) {
   ASSERT_EQ(recording.step_count, step_count);
-  ASSERT_EQ(recording.blocks.size(), static_cast<size_t>(step_count) * kStepBlocks * sizeof(Place));
+  ASSERT_EQ(recording.blocks.size(), static_cast<size_t>(step_count) * kStepBlocks *
+                                         static_cast<size_t>(device_block_bytes(recording.level)));
   for (int step = 0; step < step_count; ++step) {
     for (int block = 0; block < kStepBlocks; ++block) {
       SCOPED_TRACE(testing::Message() << "step " << step << " block " << block);
-      expect_whole(place_of(recording, step, block), step, block, sm_count);
+      if (recording.level == RecordLevel::kTasks) {
+        expect_whole_task(recording, step, block, sm_count);
+      } else {
+        expect_whole(place_of(recording, step, block), step, block, sm_count);
+      }
       if (testing::Test::HasFailure()) return;
     }
   }
@@ -156,12 +192,15 @@ void expect_trace_is_sound(const DeviceRecording& recording) {
 }
 
 TEST_F(CudaRecorderOnGpu, GivesBackWhatEveryBlockRecorded) {
-  for (const bool starts_early : {false, true}) {
-    SCOPED_TRACE(starts_early ? "early" : "plain");
-    Result<CudaRecorder> recorder = CudaRecorder::make(two_launches(), 4);
+  for (const int form : {0, 1, 2, 3}) {
+    const bool starts_early = form % 2 == 1;
+    const RecordLevel level = kLevels[form / 2];
+    SCOPED_TRACE(testing::Message() << (starts_early ? "early" : "plain") << " level " << form / 2);
+    Result<CudaRecorder> recorder = CudaRecorder::make(two_launches(), 4, level);
     ASSERT_TRUE(recorder) << recorder.error().message;
     for (int step = 0; step < 3; ++step) {
-      const Result<void> launched = launch_step(*recorder, {.starts_early = starts_early});
+      const Result<void> launched =
+          launch_step(*recorder, {.starts_early = starts_early, .level = level});
       ASSERT_TRUE(launched) << launched.error().message;
     }
     const Result<DeviceRecording> recording = recorder->read();
@@ -173,30 +212,36 @@ TEST_F(CudaRecorderOnGpu, GivesBackWhatEveryBlockRecorded) {
   }
 }
 
-TEST_F(CudaRecorderOnGpu, RecordsReplaysOfAGraph) {
-  Result<CudaRecorder> recorder = CudaRecorder::make(two_launches(), 6);
+void expect_replays_are_recorded(RecordLevel level, int sm_count) {
+  Result<CudaRecorder> recorder = CudaRecorder::make(two_launches(), 40, level);
   ASSERT_TRUE(recorder) << recorder.error().message;
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
   ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  const Result<void> launched = launch_step(*recorder, {.starts_early = true}, stream);
+  const Result<void> launched =
+      launch_step(*recorder, {.starts_early = true, .level = level}, stream);
   ASSERT_TRUE(launched) << launched.error().message;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t replay = nullptr;
   ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
   ASSERT_EQ(cudaGraphInstantiate(&replay, graph, 0), cudaSuccess);
-  for (int step = 0; step < 6; ++step) ASSERT_EQ(cudaGraphLaunch(replay, stream), cudaSuccess);
+  for (int step = 0; step < 40; ++step) ASSERT_EQ(cudaGraphLaunch(replay, stream), cudaSuccess);
   const Result<DeviceRecording> recording = recorder->read();
   EXPECT_EQ(cudaGraphExecDestroy(replay), cudaSuccess);
   EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   ASSERT_TRUE(recording) << recording.error().message;
-  expect_whole(*recording, 6, sm_count_);
+  expect_whole(*recording, 40, sm_count);
   expect_trace_is_sound(*recording);
 }
 
+// One behind the other, without the host in between.
+TEST_F(CudaRecorderOnGpu, RecordsReplaysOfAGraph) {
+  for (const RecordLevel level : kLevels) expect_replays_are_recorded(level, sm_count_);
+}
+
 TEST_F(CudaRecorderOnGpu, CountsPhasesThatHaveNoPlace) {
-  Result<CudaRecorder> recorder = CudaRecorder::make(two_launches(), 1);
+  Result<CudaRecorder> recorder = CudaRecorder::make(two_launches(), 1, RecordLevel::kPhases);
   ASSERT_TRUE(recorder) << recorder.error().message;
   ASSERT_TRUE(launch_step(*recorder, {.phases = 100}));
   const Result<DeviceRecording> recording = recorder->read();
@@ -204,33 +249,52 @@ TEST_F(CudaRecorderOnGpu, CountsPhasesThatHaveNoPlace) {
   for (int block = 0; block < kStepBlocks; ++block) {
     const Place place = place_of(*recording, 0, block);
     ASSERT_EQ(count_of(place, DeviceRole::kMain), kRoleRecords);
-    ASSERT_EQ(place.header.dropped[0], 102u - (kRoleRecords - 1));
-    EXPECT_EQ(place.records[0][kRoleRecords - 2].tag >> 8, static_cast<uint32_t>(kRoleRecords - 4));
+    ASSERT_EQ(place.header.dropped[0], 103u - (kRoleRecords - 1));
+    EXPECT_EQ(place.records[0][kRoleRecords - 2].tag >> 8, static_cast<uint32_t>(kRoleRecords - 5));
     EXPECT_EQ(place.records[0][kRoleRecords - 1].phase(), DevicePhase::kEnd);
   }
 }
 
 TEST_F(CudaRecorderOnGpu, CountsStepsThatHaveNoPlaceAndStartsAfresh) {
-  Result<CudaRecorder> recorder = CudaRecorder::make(two_launches(), 2);
-  ASSERT_TRUE(recorder) << recorder.error().message;
-  for (int step = 0; step < 5; ++step) ASSERT_TRUE(launch_step(*recorder, {}));
-  Result<DeviceRecording> recording = recorder->read();
-  ASSERT_TRUE(recording) << recording.error().message;
-  EXPECT_EQ(recording->lost_step_count, 3);
-  expect_whole(*recording, 2, sm_count_);
+  for (const RecordLevel level : kLevels) {
+    Result<CudaRecorder> recorder = CudaRecorder::make(two_launches(), 2, level);
+    ASSERT_TRUE(recorder) << recorder.error().message;
+    for (int step = 0; step < 5; ++step) ASSERT_TRUE(launch_step(*recorder, {.level = level}));
+    Result<DeviceRecording> recording = recorder->read();
+    ASSERT_TRUE(recording) << recording.error().message;
+    EXPECT_EQ(recording->lost_step_count, 3);
+    expect_whole(*recording, 2, sm_count_);
 
-  ASSERT_TRUE(recorder->reset());
-  ASSERT_TRUE(launch_step(*recorder, {}));
-  recording = recorder->read();
-  ASSERT_TRUE(recording) << recording.error().message;
-  EXPECT_EQ(recording->lost_step_count, 0);
-  expect_whole(*recording, 1, sm_count_);
+    ASSERT_TRUE(recorder->reset());
+    ASSERT_TRUE(launch_step(*recorder, {.level = level}));
+    recording = recorder->read();
+    ASSERT_TRUE(recording) << recording.error().message;
+    EXPECT_EQ(recording->lost_step_count, 0);
+    expect_whole(*recording, 1, sm_count_);
+  }
+}
+
+// The launch is the first of its step and the last one.
+TEST_F(CudaRecorderOnGpu, RecordsStepsOfOneLaunch) {
+  for (const RecordLevel level : kLevels) {
+    Result<CudaRecorder> recorder = CudaRecorder::make({launch_of("one", kStepBlocks)}, 9, level);
+    ASSERT_TRUE(recorder) << recorder.error().message;
+    const RecorderTestLaunch launch = {
+        .recorder = recorder->launch(0), .blocks = kStepBlocks, .phases = 5, .level = level};
+    for (int step = 0; step < 9; ++step) ASSERT_EQ(recorder_test_launch_kernel(launch, nullptr), 0);
+    const Result<DeviceRecording> recording = recorder->read();
+    ASSERT_TRUE(recording) << recording.error().message;
+    EXPECT_EQ(recording->lost_step_count, 0);
+    const Trace trace = device_trace(*recording);
+    EXPECT_EQ(trace.tasks.size(), size_t{9} * kStepBlocks);
+    EXPECT_TRUE(trace.findings.empty());
+  }
 }
 
 TEST_F(CudaRecorderOnGpu, IsNotInKernelsThatDoNotRecord) {
-  Result<CudaRecorder> recorder = CudaRecorder::make(two_launches(), 1);
+  Result<CudaRecorder> recorder = CudaRecorder::make(two_launches(), 1, RecordLevel::kPhases);
   ASSERT_TRUE(recorder) << recorder.error().message;
-  ASSERT_TRUE(launch_step(*recorder, {.is_recorded = false}));
+  ASSERT_TRUE(launch_step(*recorder, {.level = RecordLevel::kNone}));
   const Result<DeviceRecording> recording = recorder->read();
   ASSERT_TRUE(recording) << recording.error().message;
   ASSERT_EQ(recording->step_count, 0);
@@ -238,14 +302,17 @@ TEST_F(CudaRecorderOnGpu, IsNotInKernelsThatDoNotRecord) {
 }
 
 TEST_F(CudaRecorderOnGpu, WritesNothingWithoutABuffer) {
-  const RecorderTestLaunch launch = {.recorder = {}, .blocks = 3, .phases = 5};
-  ASSERT_EQ(recorder_test_launch_kernel(launch, nullptr), 0);
-  const Result<void> done = synchronize(nullptr);
-  EXPECT_TRUE(done) << done.error().message;
+  for (const RecordLevel level : kLevels) {
+    const RecorderTestLaunch launch = {.recorder = {}, .blocks = 3, .phases = 5, .level = level};
+    ASSERT_EQ(recorder_test_launch_kernel(launch, nullptr), 0);
+    const Result<void> done = synchronize(nullptr);
+    EXPECT_TRUE(done) << done.error().message;
+  }
 }
 
 TEST_F(CudaRecorderOnGpu, SaysHowMuchMemoryItNeeds) {
-  const Result<CudaRecorder> recorder = CudaRecorder::make({launch_of("a", 1 << 20)}, 1 << 20);
+  const Result<CudaRecorder> recorder =
+      CudaRecorder::make({launch_of("a", 1 << 20)}, 1 << 20, RecordLevel::kPhases);
   ASSERT_FALSE(recorder);
   EXPECT_EQ(recorder.error().message.find("records of 1048576 steps of 1048576 blocks need "
                                           "1125899906842624 bytes of GPU memory; "),

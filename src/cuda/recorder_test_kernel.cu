@@ -17,12 +17,12 @@ __device__ void spend_cycles(uint32_t cycles) {
   }
 }
 
-// kMain: set up, wait for launch, work [phases]. kCopy: read ahead, wait for data.
-template <bool kIsRecorded>
+// kMain: set up, wait for launch, wait for data, work [phases]. kCopy: read ahead, wait for data.
+template <RecordLevel kLevel>
 __global__ void recorder_test_kernel(const __grid_constant__ RecorderTestLaunch launch) {
   const int warp = threadIdx.x / device::kWarpLanes;
   if (warp == 1) {
-    device::RoleRecorder<kIsRecorded, DeviceRole::kCopy> recorder(threadIdx.x == 32);
+    device::RoleRecorder<kLevel, DeviceRole::kCopy> recorder(threadIdx.x == 32);
     recorder.begin(launch.recorder, DevicePhase::kReadAhead);
     spend_cycles(200);
     recorder.phase(DevicePhase::kWaitData, blockIdx.x);
@@ -30,11 +30,13 @@ __global__ void recorder_test_kernel(const __grid_constant__ RecorderTestLaunch 
     recorder.end(launch.recorder);
     return;
   }
-  device::RoleRecorder<kIsRecorded, DeviceRole::kMain> recorder(threadIdx.x == 0);
+  device::RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);
   recorder.begin(launch.recorder, DevicePhase::kSetUp);
   device::let_next_launch_start();
   recorder.phase(DevicePhase::kWaitLaunch);
   device::wait_for_launch_before();
+  recorder.phase(DevicePhase::kWaitData);
+  spend_cycles(300);
   for (int i = 0; i < launch.phases; ++i) {
     recorder.phase(DevicePhase::kWork, i);
     spend_cycles(300);
@@ -54,9 +56,11 @@ int recorder_test_launch_kernel(const RecorderTestLaunch& launch, void* stream) 
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &attribute;
   config.numAttrs = launch.starts_early ? 1 : 0;
-  return cudaLaunchKernelEx(
-      &config, launch.is_recorded ? recorder_test_kernel<true> : recorder_test_kernel<false>,
-      launch);
+  using Kernel = void (*)(RecorderTestLaunch);
+  const Kernel kernel = device::with_level(launch.level, [](auto constant) -> Kernel {
+    return recorder_test_kernel<decltype(constant)::value>;
+  });
+  return cudaLaunchKernelEx(&config, kernel, launch);
 }
 
 }  // namespace gapless

@@ -12,7 +12,7 @@ struct RecorderTestLaunch {
   RecorderLaunch recorder;
   int blocks = 1;
   int phases = 1;  // of work, that kMain records, numbered by their value
-  bool is_recorded = true;
+  RecordLevel level = RecordLevel::kPhases;
   bool starts_early = false;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MadeRecording: a DeviceRecording of blocks whose true times are known, as a GPU would leave it:
-// a timer that ticks every 32 ns and is ahead of the host, and SM clocks of 1.755 GHz that began at
-// different times, some of them just before their low half wraps.
+// MadeRecording: a DeviceRecording of blocks whose true times are known, as a GPU would leave it at
+// either level: a timer that ticks every 32 ns and is ahead of the host, and SM clocks of 1.755 GHz
+// that began at different times, some of them just before their low half wraps.
 
 #pragma once
 
@@ -42,7 +42,9 @@ struct MadeBlock {
 
 class MadeRecording {
  public:
-  MadeRecording(int sm_count, std::vector<RecordedLaunch> launches, int step_count) {
+  MadeRecording(int sm_count, std::vector<RecordedLaunch> launches, int step_count,
+                RecordLevel level = RecordLevel::kPhases) {
+    recording_.level = level;
     recording_.device_name = "NVIDIA H200";
     recording_.sm_count = sm_count;
     recording_.step_count = step_count;
@@ -52,7 +54,7 @@ class MadeRecording {
       step_blocks_ += static_cast<size_t>(launch.blocks);
     }
     recording_.launches = std::move(launches);
-    recording_.blocks.resize(step_blocks_ * static_cast<size_t>(step_count) * kDeviceBlockBytes);
+    recording_.blocks.resize(step_blocks_ * static_cast<size_t>(step_count) * block_bytes());
   }
 
   static uint64_t clock_at(uint32_t sm, int64_t time_ns) {
@@ -66,7 +68,16 @@ class MadeRecording {
   size_t place_of(size_t step, size_t launch, size_t index) const {
     return step * step_blocks_ + first_blocks_[launch] + index;
   }
-  std::byte* data(size_t place) { return recording_.blocks.data() + place * kDeviceBlockBytes; }
+  size_t block_bytes() const { return static_cast<size_t>(device_block_bytes(recording_.level)); }
+  std::byte* data(size_t place) { return recording_.blocks.data() + place * block_bytes(); }
+  DeviceTask task(size_t place) {
+    DeviceTask task;
+    std::memcpy(&task, data(place), sizeof(task));
+    return task;
+  }
+  void set_task(size_t place, const DeviceTask& task) {
+    std::memcpy(data(place), &task, sizeof(task));
+  }
   DeviceBlockHeader header(size_t place) {
     DeviceBlockHeader header;
     std::memcpy(&header, data(place), sizeof(header));
@@ -83,6 +94,7 @@ class MadeRecording {
 
   void add(const MadeBlock& block) {
     const size_t place = place_of(block.step, block.launch, block.index);
+    if (recording_.level == RecordLevel::kTasks) return set_task(place, task_of(block));
     DeviceBlockHeader header;
     header.step = static_cast<uint32_t>(block.step + 1);
     header.sm = block.sm;
@@ -96,6 +108,28 @@ class MadeRecording {
   DeviceRecording& recording() { return recording_; }
 
  private:
+  // What a kMain with these phases leaves at level kTasks.
+  static DeviceTask task_of(const MadeBlock& block) {
+    const uint64_t clock = clock_at(block.sm, block.begin_ns);
+    DeviceTask task;
+    task.begin_ns = timer_at(block.begin_ns);
+    task.begin_clock = static_cast<uint32_t>(clock);
+    uint32_t set_up = 0;
+    for (const MadePhase& phase : block.main) {
+      const uint64_t phase_clock = clock_at(block.sm, phase.time_ns);
+      const uint32_t odd = static_cast<uint32_t>(phase_clock) | 1;
+      if (phase.phase == DevicePhase::kWaitLaunch)
+        set_up = static_cast<uint32_t>(phase_clock - clock) / kSetUpCycles;
+      if (phase.phase != DevicePhase::kWaitData && phase.phase != DevicePhase::kWork) continue;
+      if (task.waited_clock == 0) task.waited_clock = odd;
+      if (phase.phase == DevicePhase::kWork && task.data_clock == 0) task.data_clock = odd;
+    }
+    const uint32_t clock_high = static_cast<uint32_t>(clock >> 32) & 63;
+    task.set_up_and_more = set_up | clock_high << kClockHighShift | block.sm << kTaskSmShift;
+    task.end_clock = static_cast<uint32_t>(clock_at(block.sm, block.end_ns)) | 1;
+    task.mark = kTaskMark;
+    return task;
+  }
   void add_role(size_t place, const MadeBlock& block, DeviceRole role,
                 const std::vector<MadePhase>& phases) {
     if (phases.empty()) return;
@@ -119,12 +153,12 @@ inline constexpr int64_t kHandMadeStepNs = 40'000;
 
 // Three launches on SMs 0 to 2 of four, two steps. The second and third launch begin early: the
 // last block of the third is on SM 2 while one of the second still runs there.
-inline MadeRecording hand_made_recording() {
+inline MadeRecording hand_made_recording(RecordLevel level = RecordLevel::kPhases) {
   MadeRecording made(4,
                      {{.name = "norm", .layer = 0, .blocks = 3, .bytes = 1000, .flops = 10},
                       {.name = "qkv", .layer = 0, .blocks = 2, .bytes = 2001, .flops = 0},
                       {.name = "attention", .layer = 1, .blocks = 3, .bytes = 3002, .flops = 7}},
-                     2);
+                     2, level);
   for (size_t step = 0; step < 2; ++step) {
     const int64_t t = 1'000'000 + static_cast<int64_t>(step) * kHandMadeStepNs;
     const auto add_norm = [&](size_t index, uint32_t sm, int64_t end_ns) {

@@ -227,6 +227,7 @@ void DeviceTraceMaker::add_host() {
 void DeviceTraceMaker::add_properties() {
   std::vector<Property>& properties = builder_.trace().properties;
   properties.push_back({"recorder", "blocks of CUDA kernels"});
+  properties.push_back({"recorder.level", blocks_.places().has_phases() ? "phases" : "tasks"});
   properties.push_back({"recorder.events", std::to_string(record_count_)});
   properties.push_back({"recorder.dropped", std::to_string(dropped_count_)});
   properties.push_back({"device", recording_.device_name});

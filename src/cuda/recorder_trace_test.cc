@@ -12,40 +12,13 @@
 #include <gtest/gtest.h>
 
 #include "cuda/recorder_blocks.h"
-#include "cuda/recorder_test_support.h"
+#include "cuda/recorder_trace_test_support.h"
 #include "trace/trace.h"
 
 namespace gapless {
 namespace {
 
-uint32_t lane_of(const Trace& trace, std::string_view name) {
-  for (uint32_t lane = 0; lane < trace.lanes.size(); ++lane) {
-    if (trace.lanes[lane].name == name) return lane;
-  }
-  return kNoIndex;
-}
-
-uint64_t finding_count(const Trace& trace, std::string_view code) {
-  uint64_t count = 0;
-  for (const Finding& finding : trace.findings) {
-    if (finding.code == code) count += finding.count;
-  }
-  return count;
-}
-
-std::string_view property_of(const Trace& trace, std::string_view key) {
-  for (const Property& property : trace.properties) {
-    if (property.key == key) return property.value;
-  }
-  return "(none)";
-}
-
-int64_t time_of(const Trace& trace, size_t row, TaskTime time) { return trace.tasks.at(time)[row]; }
-
-void expect_near(int64_t value_ns, int64_t truth_ns, const char* what) {
-  EXPECT_LE(std::abs(value_ns - truth_ns), kMadeTickNs)
-      << what << ": " << value_ns << " and " << truth_ns;
-}
+using namespace made_trace;
 
 TEST(DeviceTrace, HasTheTasksOfARecordingMadeByHand) {
   const Trace trace = device_trace(hand_made_recording().recording());
@@ -154,12 +127,16 @@ TEST(DeviceTrace, HasLanesForSmsStepsLaunchesAndTheHost) {
 
 // ---- At random: blocks that overlap as they like.
 
+RecordLevel level_of(uint32_t seed) {
+  return seed % 2 == 0 ? RecordLevel::kTasks : RecordLevel::kPhases;
+}
+
 struct RandomCase {
   MadeRecording made;
   std::vector<MadeBlock> blocks;  // by place
 };
 
-RandomCase random_recording(uint32_t seed) {
+RandomCase random_recording(uint32_t seed, RecordLevel level) {
   std::mt19937 random(seed);
   const auto below = [&random](int64_t n) { return static_cast<int64_t>(random() % n); };
   const int sm_count = static_cast<int>(2 + below(4));
@@ -171,7 +148,7 @@ RandomCase random_recording(uint32_t seed) {
                         .bytes = below(1'000'000),
                         .flops = below(1'000)});
   }
-  RandomCase c = {MadeRecording(sm_count, launches, 3), {}};
+  RandomCase c = {MadeRecording(sm_count, launches, 3, level), {}};
   int64_t ended_ns = 5'000;
   for (size_t step = 0; step < 3; ++step) {
     for (size_t launch = 0; launch < launches.size(); ++launch) {
@@ -195,27 +172,6 @@ RandomCase random_recording(uint32_t seed) {
   return c;
 }
 
-// Tasks of one lane follow each other; spans do on all lanes, of which some may be left out.
-void expect_no_overlap(const Trace& trace, std::string_view left_out = "") {
-  std::map<uint32_t, std::vector<std::pair<int64_t, int64_t>>> ranges;
-  for (size_t row = 0; row < trace.tasks.size(); ++row) {
-    ASSERT_LE(time_of(trace, row, TaskTime::kStart), time_of(trace, row, TaskTime::kEnd));
-    ranges[trace.tasks.lane[row]].push_back(
-        {time_of(trace, row, TaskTime::kStart), time_of(trace, row, TaskTime::kEnd)});
-  }
-  for (size_t row = 0; row < trace.spans.size(); ++row) {
-    ASSERT_LE(trace.spans.begin_ns[row], trace.spans.end_ns[row]);
-    if (trace.lanes[trace.spans.lane[row]].name == left_out) continue;
-    ranges[trace.spans.lane[row]].push_back({trace.spans.begin_ns[row], trace.spans.end_ns[row]});
-  }
-  for (auto& [lane, of_lane] : ranges) {
-    std::sort(of_lane.begin(), of_lane.end());
-    for (size_t i = 1; i < of_lane.size(); ++i) {
-      ASSERT_GE(of_lane[i].first, of_lane[i - 1].second) << trace.lanes[lane].name;
-    }
-  }
-}
-
 // The time in which some block of the SM had what it waited for.
 std::map<uint32_t, int64_t> busy_truth(const std::vector<MadeBlock>& blocks) {
   std::map<uint32_t, std::vector<std::pair<int64_t, int64_t>>> ranges;
@@ -235,9 +191,10 @@ std::map<uint32_t, int64_t> busy_truth(const std::vector<MadeBlock>& blocks) {
 }
 
 TEST(DeviceTrace, OfRandomRecordingsAddsUp) {
-  for (uint32_t seed = 1; seed <= 30; ++seed) {
-    SCOPED_TRACE(seed);
-    RandomCase c = random_recording(seed);
+  for (uint32_t i = 0; i < 60; ++i) {
+    const uint32_t seed = i / 2 + 1;
+    SCOPED_TRACE(testing::Message() << "seed " << seed << " at level " << i % 2);
+    RandomCase c = random_recording(seed, level_of(i));
     const Trace trace = device_trace(c.made.recording());
     EXPECT_TRUE(trace.findings.empty());
     ASSERT_EQ(trace.tasks.size(), c.blocks.size());
@@ -265,7 +222,7 @@ TEST(DeviceTrace, OfRandomRecordingsAddsUp) {
 
 TEST(DeviceTrace, HasEveryTaskInsideItsStep) {
   for (uint32_t seed = 31; seed <= 50; ++seed) {
-    RandomCase c = random_recording(seed);
+    RandomCase c = random_recording(seed, level_of(seed));
     const Trace trace = device_trace(c.made.recording());
     const uint32_t lane = lane_of(trace, "steps");
     std::map<uint32_t, std::pair<int64_t, int64_t>> windows;
@@ -449,14 +406,15 @@ TEST(DeviceTrace, TakesWhatABufferThatIsCutShortHas) {
 // overwritten at random, a few or many of them.
 TEST(DeviceTrace, OfGarbageHasNoOverlapsAndDoesNotStop) {
   std::mt19937 random(8);
-  for (int round = 0; round < 300; ++round) {
-    MadeRecording made = hand_made_recording();
+  for (int round = 0; round < 600; ++round) {
+    MadeRecording made = hand_made_recording(level_of(static_cast<uint32_t>(round)));
     std::vector<std::byte>& bytes = made.recording().blocks;
     const bool is_of_headers = random() % 2 == 0;
+    const size_t most = std::min<size_t>(is_of_headers ? 64 : 256, made.block_bytes());
     for (size_t i = 1 + random() % (round % 10 == 0 ? 5000 : 20); i > 0; --i) {
       const size_t place = random() % 16;
-      const size_t at = random() % (is_of_headers ? 64 : 256);
-      bytes[place * kDeviceBlockBytes + at] = static_cast<std::byte>(random() % 256);
+      const size_t at = random() % most;
+      bytes[place * made.block_bytes() + at] = static_cast<std::byte>(random() % 256);
     }
     expect_no_overlap(device_trace(made.recording()), "steps");
   }

@@ -32,10 +32,10 @@ __device__ __forceinline__ void load_eight(float4 (&eight)[2], const T* source) 
   }
 }
 
-template <typename T, bool kIsRecorded>
+template <typename T, RecordLevel kLevel>
 __global__ void __launch_bounds__(kEmbedThreads)
     embed_kernel(const __grid_constant__ EmbedLaunch launch) {
-  RoleRecorder<kIsRecorded, DeviceRole::kMain> recorder(threadIdx.x == 0);
+  RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);
   recorder.begin(launch.recorder, DevicePhase::kSetUp);
   const int64_t row = blockIdx.x / launch.row_blocks;
   const int64_t begin = int64_t{blockIdx.x % launch.row_blocks} * kEmbedBlockElements +
@@ -69,10 +69,10 @@ __device__ __forceinline__ float pair_result(float a, float b) {
   return __fadd_rn(a, b);
 }
 
-template <PairOp kOp, bool kIsRecorded>
+template <PairOp kOp, RecordLevel kLevel>
 __global__ void __launch_bounds__(kPairThreads)
     pair_kernel(const __grid_constant__ PairLaunch launch) {
-  RoleRecorder<kIsRecorded, DeviceRole::kMain> recorder(threadIdx.x == 0);
+  RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);
   recorder.begin(launch.recorder, DevicePhase::kSetUp);
   const int64_t first = blockIdx.x / launch.row_blocks * launch.stride;
   const int64_t i = int64_t{blockIdx.x % launch.row_blocks} * kPairBlockElements +

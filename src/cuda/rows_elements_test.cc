@@ -29,7 +29,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // ---- Embedding.
 
 void expect_embedded(DType dtype, int64_t hidden, const std::vector<int32_t>& tokens,
-                     bool is_recorded) {
+                     RecordLevel level) {
   constexpr int64_t kVocabulary = 11;
   const std::vector<float> values = random_floats(kVocabulary * hidden, 9);
   std::vector<std::byte> table(values.size() * static_cast<size_t>(dtype_bytes(dtype)));
@@ -45,9 +45,9 @@ void expect_embedded(DType dtype, int64_t hidden, const std::vector<int32_t>& to
                               .rows = rows,
                               .hidden = hidden,
                               .x = x.data()};
-  const OneLaunchRecorder recorder(embed_blocks(args));
+  const OneLaunchRecorder recorder(embed_blocks(args), level);
   CudaRowsLaunch launch;
-  if (is_recorded) launch.recorder = recorder.launch();
+  if (level != RecordLevel::kNone) launch.recorder = recorder.launch();
   ASSERT_EQ(rows_error(launch_embed(args, launch)), "");
   const std::vector<float> result = x.values();
   for (size_t i = 0; i < result.size(); ++i) {
@@ -55,14 +55,15 @@ void expect_embedded(DType dtype, int64_t hidden, const std::vector<int32_t>& to
         tokens[i / static_cast<size_t>(hidden)] * hidden + static_cast<int64_t>(i) % hidden;
     ASSERT_EQ(result[i], load_as_float(dtype, table.data(), at)) << dtype_name(dtype) << " " << i;
   }
-  if (is_recorded) recorder.expect_all_phases();
+  if (level != RecordLevel::kNone) recorder.expect_all_phases();
 }
 
 TEST_F(CudaElementsOnDevice, EmbeddingRowsAreThoseOfTheTable) {
   for (const DType dtype : {DType::kBf16, DType::kF16, DType::kF32}) {
     for (const int64_t hidden : {1, 8, 37, 80, 2048, 2052, 5120}) {
-      expect_embedded(dtype, hidden, {3}, false);
-      expect_embedded(dtype, hidden, {10, 0, 3, 3, 7}, true);
+      expect_embedded(dtype, hidden, {3}, RecordLevel::kNone);
+      expect_embedded(dtype, hidden, {10, 0, 3, 3, 7}, RecordLevel::kTasks);
+      expect_embedded(dtype, hidden, {10, 0, 3, 3, 7}, RecordLevel::kPhases);
       if (HasFatalFailure()) return;
     }
   }
@@ -150,9 +151,11 @@ TEST_F(CudaElementsOnDevice, RecordedPairsHaveTheSameBits) {
   const std::vector<float> a = random_floats(3 * 5120, 1);
   const std::vector<float> b = random_floats(3 * 5120, 2);
   for (const PairOpLaunch op : {launch_add, launch_silu_multiply}) {
-    const OneLaunchRecorder recorder(pair_blocks({.rows = 3, .columns = 5120}));
-    EXPECT_EQ(run_pair(op, c, a, b, {.recorder = recorder.launch()}), run_pair(op, c, a, b));
-    recorder.expect_all_phases();
+    for (const RecordLevel level : {RecordLevel::kTasks, RecordLevel::kPhases}) {
+      const OneLaunchRecorder recorder(pair_blocks({.rows = 3, .columns = 5120}), level);
+      EXPECT_EQ(run_pair(op, c, a, b, {.recorder = recorder.launch()}), run_pair(op, c, a, b));
+      recorder.expect_all_phases();
+    }
   }
 }
 
@@ -202,7 +205,7 @@ class TopRun {
 
   // Rows of `logits` that are `stride` apart, as on the CPU; on one workspace, run after run.
   void expect_right(const std::vector<float>& logits, int rows, int64_t columns, int64_t stride,
-                    bool is_recorded = false) const {
+                    RecordLevel level = RecordLevel::kNone) const {
     const DeviceArray<float> device_logits(logits);
     const DeviceArray<Candidate> top = DeviceArray<Candidate>::poisoned(rows);
     const CudaTopArgs args = {.logits = device_logits.data(),
@@ -211,9 +214,9 @@ class TopRun {
                               .columns = columns,
                               .top = top.data(),
                               .workspace = workspace_.data()};
-    const OneLaunchRecorder recorder(top_blocks(args));
+    const OneLaunchRecorder recorder(top_blocks(args), level);
     CudaRowsLaunch launch = {.starts_early = true};
-    if (is_recorded) launch.recorder = recorder.launch();
+    if (level != RecordLevel::kNone) launch.recorder = recorder.launch();
     ASSERT_EQ(rows_error(launch_top(args, launch)), "");
     const std::vector<Candidate> result = top.values();
     for (int row = 0; row < rows; ++row) {
@@ -225,7 +228,7 @@ class TopRun {
       ASSERT_EQ(found.token, expected.token) << "row " << row << " of " << columns;
       ASSERT_EQ(std::bit_cast<uint32_t>(found.logit), std::bit_cast<uint32_t>(expected.logit));
     }
-    if (is_recorded) recorder.expect_all_phases();
+    if (level != RecordLevel::kNone) recorder.expect_all_phases();
   }
 
  private:
@@ -240,7 +243,10 @@ TEST_F(CudaTopOnDevice, AgreesWithTheCpu) {
       const int64_t stride = columns + (rows == 3 ? 3 : 0);
       const std::vector<float> logits =
           random_floats(rows * stride, static_cast<uint64_t>(columns + rows));
-      run.expect_right(logits, rows, columns, stride, rows == 2);
+      const RecordLevel level = rows == 2   ? RecordLevel::kPhases
+                                : rows == 3 ? RecordLevel::kTasks
+                                            : RecordLevel::kNone;
+      run.expect_right(logits, rows, columns, stride, level);
       if (HasFatalFailure()) return;
     }
   }
@@ -267,7 +273,7 @@ TEST_F(CudaTopOnDevice, TiesGoToTheSmallerTokenAndNanComesFirst) {
     at(8, i) = i % 3 == 0 ? -3e38f : -kInfinity;
   }
   for (int repeat = 0; repeat < 3; ++repeat) {
-    run.expect_right(logits, 9, kColumns, kColumns, repeat == 1);
+    run.expect_right(logits, 9, kColumns, kColumns, kRecordLevels[repeat]);
     if (HasFatalFailure()) return;
   }
 }

@@ -228,10 +228,10 @@ __device__ __forceinline__ void finish_head(const HeadsLaunch& launch, const War
   }
 }
 
-template <typename T, int kHeadDim, HeadSteps kSteps, bool kIsRecorded>
+template <typename T, int kHeadDim, HeadSteps kSteps, RecordLevel kLevel>
 __global__ void __launch_bounds__(kHeadsWarps* kWarpLanes)
     heads_kernel(const __grid_constant__ HeadsLaunch launch) {
-  RoleRecorder<kIsRecorded, DeviceRole::kMain> recorder(threadIdx.x == 0);
+  RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);
   recorder.begin(launch.recorder, DevicePhase::kSetUp);
   const WarpHead place(launch);
   const bool is_there = place.head < launch.head_count;

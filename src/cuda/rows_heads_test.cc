@@ -279,10 +279,12 @@ TEST_F(CudaHeadsOnDevice, RecordedHeadsHaveTheSameBits) {
     args.kv = c.kv;
     EXPECT_EQ(heads_blocks(args), 3 * 7);
     EXPECT_EQ(head_norm_blocks(args), 3 * 6);
-    const OneLaunchRecorder recorder(heads_blocks(args));
-    const CudaRowsLaunch launch = {.recorder = recorder.launch()};
-    EXPECT_EQ(run.run(HeadsRun::Form::kFused, launch), run.run(HeadsRun::Form::kFused));
-    recorder.expect_all_phases();
+    for (const RecordLevel level : {RecordLevel::kTasks, RecordLevel::kPhases}) {
+      const OneLaunchRecorder recorder(heads_blocks(args), level);
+      const CudaRowsLaunch launch = {.recorder = recorder.launch()};
+      EXPECT_EQ(run.run(HeadsRun::Form::kFused, launch), run.run(HeadsRun::Form::kFused));
+      recorder.expect_all_phases();
+    }
   }
 }
 

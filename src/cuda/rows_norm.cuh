@@ -235,11 +235,11 @@ __device__ __forceinline__ void store_factor(const RowsLaunch& launch, const Tot
   if (is_wanted && Row::part() == 0 && threadIdx.x == 0) launch.factors[Row::row()] = factor;
 }
 
-template <int kVectors, int kParts, bool kHasNorm, bool kIsS8, bool kIsRecorded>
+template <int kVectors, int kParts, bool kHasNorm, bool kIsS8, RecordLevel kLevel>
 __device__ __forceinline__ void run_rows(const RowsLaunch& launch) {
   using Row = RowVectors<kVectors, kParts>;
   __shared__ RowTotals<kParts> totals;
-  RoleRecorder<kIsRecorded, DeviceRole::kMain> recorder(threadIdx.x == 0);
+  RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);
   recorder.begin(launch.recorder, DevicePhase::kSetUp);
   if (launch.lets_next_start) let_next_launch_start();
   totals.template begin<kHasNorm, kIsS8>();
@@ -278,12 +278,12 @@ constexpr int rows_sm_blocks() {
   return kVectors <= (kHasNorm ? 3 : 9) ? 2 : 1;
 }
 
-template <int kVectors, int kParts, bool kHasNorm, bool kIsS8, bool kIsRecorded>
+template <int kVectors, int kParts, bool kHasNorm, bool kIsS8, RecordLevel kLevel>
 __global__ void __launch_bounds__(kParts == 1 ? kRowsThreads : kPartMaxThreads,
                                   rows_sm_blocks<kVectors, kParts, kHasNorm>())
     rows_kernel(const __grid_constant__ RowsLaunch launch) {
   if constexpr (kParts == 1 || kHasClusters) {
-    run_rows<kVectors, kParts, kHasNorm, kIsS8, kIsRecorded>(launch);
+    run_rows<kVectors, kParts, kHasNorm, kIsS8, kLevel>(launch);
   } else {
     __trap();  // the host asks which code was loaded, and starts no parts of this one
   }

@@ -134,10 +134,10 @@ TEST_F(CudaRowsOnDevice, BrokenRowsHaveNoScale) {
   }
 }
 
-void expect_recorded(const RowsCase& c) {
+void expect_recorded(const RowsCase& c, RecordLevel level) {
   const RowsRun run(c);
   const CudaRowsArgs shape = {.rows = c.rows, .k = c.k, .is_whole = c.is_whole};
-  const OneLaunchRecorder recorder(rows_blocks(shape));
+  const OneLaunchRecorder recorder(rows_blocks(shape), level);
   const std::vector<RowResult> recorded = run.run({.recorder = recorder.launch()});
   const std::vector<RowResult> expected = run.run();
   for (size_t row = 0; row < expected.size(); ++row) {
@@ -150,8 +150,11 @@ TEST_F(CudaRowsOnDevice, RecordedRowsHaveTheSameBits) {
   for (const int64_t k : {2048, 5120, 8192, 17408, 24576}) {
     for (const DType dtype : kDTypes) {
       for (const Norm norm : kNorms) {
-        expect_recorded({.rows = 3, .k = k, .norm = norm, .dtype = dtype});
-        expect_recorded({.rows = 1, .k = k, .norm = norm, .dtype = dtype, .is_whole = true});
+        for (const RecordLevel level : {RecordLevel::kTasks, RecordLevel::kPhases}) {
+          expect_recorded({.rows = 3, .k = k, .norm = norm, .dtype = dtype}, level);
+          expect_recorded({.rows = 1, .k = k, .norm = norm, .dtype = dtype, .is_whole = true},
+                          level);
+        }
         if (HasFatalFailure()) return;
       }
     }

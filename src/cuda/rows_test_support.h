@@ -95,13 +95,16 @@ class DeviceArray {
 // A recorder of one step with one launch, by hand.
 class OneLaunchRecorder {
  public:
-  explicit OneLaunchRecorder(int blocks)
+  explicit OneLaunchRecorder(int blocks, RecordLevel level)
       : blocks_(blocks),
-        buffer_(std::vector<std::byte>(static_cast<size_t>(blocks) * kDeviceBlockBytes)),
+        level_(level),
+        buffer_(std::vector<std::byte>(static_cast<size_t>(blocks * device_block_bytes(level)))),
         steps_(std::vector<uint32_t>(static_cast<size_t>(blocks) * kDeviceRoleCount)) {}
 
   RecorderLaunch launch() const {
-    return {.buffer = buffer_.data(),
+    return {.level = level_,
+            .ends_step = true,
+            .buffer = buffer_.data(),
             .steps = steps_.data(),
             .step_capacity = 1,
             .step_blocks = static_cast<uint32_t>(blocks_),
@@ -110,6 +113,7 @@ class OneLaunchRecorder {
   // Every block has set up, waited, worked and ended, in this order.
   void expect_all_phases() const {
     const std::vector<std::byte> bytes = buffer_.values();
+    if (level_ == RecordLevel::kTasks) return expect_all_tasks(bytes);
     for (int block = 0; block < blocks_; ++block) {
       const std::byte* place = bytes.data() + static_cast<size_t>(block) * kDeviceBlockBytes;
       DeviceBlockHeader header;
@@ -124,7 +128,24 @@ class OneLaunchRecorder {
   }
 
  private:
+  // Nobody waits for more than the launch before, and the step was counted.
+  void expect_all_tasks(const std::vector<std::byte>& bytes) const {
+    for (int block = 0; block < blocks_; ++block) {
+      DeviceTask task;
+      std::memcpy(&task, bytes.data() + static_cast<size_t>(block) * sizeof(task), sizeof(task));
+      ASSERT_EQ(task.mark, kTaskMark) << "block " << block;
+      EXPECT_GT(task.begin_ns, 0u);
+      EXPECT_EQ(task.data_clock, task.waited_clock);
+      EXPECT_LT(task.waited_clock - task.begin_clock, 1u << 30);
+      EXPECT_LT(task.end_clock - task.waited_clock, 1u << 30);
+    }
+    const std::vector<uint32_t> steps = steps_.values();
+    EXPECT_EQ(steps[0], 0u);
+    EXPECT_EQ(steps[1], 1u);
+  }
+
   int blocks_;
+  RecordLevel level_;
   DeviceArray<std::byte> buffer_;
   DeviceArray<uint32_t> steps_;
 };

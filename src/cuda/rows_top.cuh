@@ -91,12 +91,12 @@ __device__ __forceinline__ void merge_parts(const TopLaunch& launch, int64_t row
   if (lane == 0) slot.arrivals = 0;  // for the next launch
 }
 
-template <bool kIsRecorded>
+template <RecordLevel kLevel>
 __global__ void __launch_bounds__(kTopThreads)
     top_kernel(const __grid_constant__ TopLaunch launch) {
   __shared__ uint64_t keys[kTopWarps];
   __shared__ bool is_last;
-  RoleRecorder<kIsRecorded, DeviceRole::kMain> recorder(threadIdx.x == 0);
+  RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);
   recorder.begin(launch.recorder, DevicePhase::kSetUp);
   const int64_t row = blockIdx.x / launch.parts;
   const int part = static_cast<int>(blockIdx.x % launch.parts);

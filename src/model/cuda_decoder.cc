@@ -282,17 +282,17 @@ Result<std::vector<double>> CudaDecoder::repeat_step(int count) {
   return time_launches(*graph, count, nullptr);
 }
 
-Result<std::vector<double>> CudaDecoder::repeat_step_recorded(int count) {
+Result<std::vector<double>> CudaDecoder::repeat_step_recorded(int count, RecordLevel level) {
   if (!last_form_) return fail(ErrorCode::kInvalidInput, "there is no step to repeat");
   const std::vector<CudaNode> nodes = last_nodes();
   int64_t step_bytes = 0;
-  for (const CudaNode& node : nodes) step_bytes += int64_t{node.blocks} * kDeviceBlockBytes;
+  for (const CudaNode& node : nodes) step_bytes += int64_t{node.blocks} * device_block_bytes(level);
   const int64_t most = std::max<int64_t>(1, kMaxRecordingBytes / std::max<int64_t>(step_bytes, 1));
   // The first one does not count, but it is a step of the recording.
   const int capacity = static_cast<int>(std::min<int64_t>(most, int64_t{count} + 1));
   recording_.reset();
   Recording recording = {
-      .recorder = GAPLESS_TRY(CudaRecorder::make(recorded_launches(nodes), capacity)),
+      .recorder = GAPLESS_TRY(CudaRecorder::make(recorded_launches(nodes), capacity, level)),
       .host_steps = {}};
   const CudaRecorder& recorder = recording.recorder;
   const auto start_all = [&](CudaStream stream) -> Result<void> {

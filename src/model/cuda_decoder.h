@@ -84,7 +84,7 @@ class CudaDecoder final : public Decoder {
   Result<std::vector<double>> repeat_step(int count);
   // The same with launches that record; the newest recording is kept for take_recording(). Of many
   // steps the first ones are recorded: as many as kMaxRecordingBytes hold.
-  Result<std::vector<double>> repeat_step_recorded(int count);
+  Result<std::vector<double>> repeat_step_recorded(int count, RecordLevel level);
   Result<DeviceRecording> take_recording();
   // Launches of the last step, in their order, as they were for its lengths.
   std::vector<CudaNode> last_nodes() const;

@@ -12,6 +12,7 @@
 #include "cuda/ceiling.h"
 #include "cuda/kv_pages.h"
 #include "cuda/recorder.h"
+#include "cuda/recorder_places.h"
 #include "model/deal.h"
 #include "model/layer_plan.h"
 #include "profile/profile_parts.h"
@@ -88,15 +89,12 @@ MachineLimits machine_limits(const CudaMachineLimits& measured, int sm_count) {
 
 RecordingSummary summarise(const DeviceRecording& recording) {
   RecordingSummary summary;
-  const size_t block_bytes = kDeviceBlockBytes;
-  for (size_t at = 0; at + block_bytes <= recording.blocks.size(); at += block_bytes) {
-    DeviceBlockHeader header;
-    std::memcpy(&header, recording.blocks.data() + at, sizeof(header));
-    if (header.step == 0) continue;  // its block did not run
+  const RecordedPlaces places(recording);
+  for (size_t place = 0; place < places.count(); ++place) {
+    if (!places.header(place).is_there) continue;  // its block did not run
     for (int role = 0; role < kDeviceRoleCount; ++role) {
-      summary.event_count +=
-          static_cast<uint64_t>(record_count(recording.blocks.data() + at, role));
-      summary.dropped_count += header.dropped[role];
+      summary.event_count += places.records(place, role).size();
+      summary.dropped_count += places.dropped(place, role);
     }
   }
   return summary;
@@ -215,10 +213,11 @@ class CudaProfiler {
     const int64_t most = std::max<int64_t>(1, kMaxTraceBlocks / std::max<int64_t>(step_blocks_, 1));
     const int64_t rounds = (options_.step_count + most - 1) / most;
     const int64_t round_steps = (options_.step_count + rounds - 1) / rounds;
+    const RecordLevel level = options_.records_phases ? RecordLevel::kPhases : RecordLevel::kTasks;
     std::vector<double>& times = result_.recorded.seconds;
     while (std::ssize(times) < options_.step_count) {
       const std::vector<double> seconds =
-          GAPLESS_TRY(decoder_.repeat_step_recorded(static_cast<int>(round_steps)));
+          GAPLESS_TRY(decoder_.repeat_step_recorded(static_cast<int>(round_steps), level));
       times.insert(times.end(), seconds.begin(), seconds.end());
     }
     recording_ = GAPLESS_TRY(decoder_.take_recording());

@@ -151,26 +151,27 @@ TEST_F(CudaProfile, CountsTheBytesOfAllLayersAndTheHead) {
   EXPECT_EQ(result.step_bytes, bytes + kv_bytes);
 }
 
-TEST_F(CudaProfile, RecordsStepsThatAddUp) {
+void expect_steps_add_up(bool records_phases, int sm_count) {
   const TemporaryDirectory directory;
   SmallModel model({.dtype = DType::kS8, .with_head = true});
   ProfileOptions options = small_options();
   options.trace_path = directory.path("steps.gapless");
+  options.records_phases = records_phases;
   options.measure_limits = true;
   const ProfileResult result = model.profile(options).value();
   EXPECT_EQ(result.plain.seconds.size(), 6u);  // before and behind the recorded ones
   EXPECT_EQ(result.recorded.seconds.size(), 3u);
   ASSERT_TRUE(result.kernels);
-  EXPECT_EQ(result.kernels->lanes.size(), static_cast<size_t>(sm_count_));
+  EXPECT_EQ(result.kernels->lanes.size(), static_cast<size_t>(sm_count));
   int64_t busy_ns = 0;
   for (const KernelTime& kernel : result.kernels->kernels) busy_ns += kernel.self_ns;
   EXPECT_EQ(busy_ns, result.kernels->busy_ns);
   EXPECT_EQ(result.kernels->busy_ns + result.kernels->idle_ns,
-            sm_count_ * result.kernels->window_ns());
+            sm_count * result.kernels->window_ns());
   EXPECT_EQ(result.recording.dropped_count, 0u);
   EXPECT_GT(result.recording.event_count, 0u);
   EXPECT_GT(result.average_busy_cores, 0.0);
-  EXPECT_LE(result.average_busy_cores, static_cast<double>(sm_count_));
+  EXPECT_LE(result.average_busy_cores, static_cast<double>(sm_count));
   // Every launch of the plan ran with all its blocks, in both layers.
   for (const StepKernel& kernel : result.plan.kernels) {
     const auto place =
@@ -182,6 +183,10 @@ TEST_F(CudaProfile, RecordsStepsThatAddUp) {
   const Trace trace = read_trace_file(options.trace_path).value();
   for (const Finding& finding : trace.findings) EXPECT_EQ(finding.code, "") << finding.text;
   EXPECT_TRUE(make_step_report(trace, "steps.gapless"));
+}
+
+TEST_F(CudaProfile, RecordsStepsThatAddUp) {
+  for (const bool records_phases : {false, true}) expect_steps_add_up(records_phases, sm_count_);
 }
 
 TEST_F(CudaProfile, HoldsTheStepAgainstTheGpu) {

@@ -36,6 +36,8 @@ struct ProfileOptions {
   double max_outside_share = 0.02;
   bool measure_limits = true;
   std::string trace_path;  // empty: nothing is recorded
+  // On the GPU: every phase of every role of a block, not only what makes it a task.
+  bool records_phases = false;
   uint64_t seed = 1234;
   // Said before each part that takes a while.
   std::function<void(std::string_view part)> on_part = {};
