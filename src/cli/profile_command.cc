@@ -39,6 +39,7 @@ struct ProfileArguments {
   bool no_validate = false;
   bool no_trace = false;
   bool no_limits = false;
+  std::string record = "tasks";
   std::string output = "profile.gapless";
   std::string html;
   bool json = false;
@@ -104,6 +105,7 @@ Result<ProfileOptions> profile_options(const ProfileArguments& arguments) {
   options.measure_limits = !arguments.no_limits;
   options.seed = arguments.model.seed;
   if (!arguments.no_trace) options.trace_path = arguments.output;
+  options.records_phases = arguments.record == "phases";
   return options;
 }
 
@@ -178,6 +180,9 @@ Result<int> run_simulated(const ProfileArguments& arguments) {
 Result<int> run_profile(const CLI::App& command, ProfileArguments& arguments) {
   const std::string& device = arguments.model.device;
   GAPLESS_TRY(check_simulated_options(command, device));
+  if (command.count("--record") > 0 && device != "cuda")
+    return fail(ErrorCode::kUsage, "--record is of --device cuda; --device {} has one level",
+                device);
   if (command.count("--steps") == 0) arguments.steps = is_simulated(device) ? 1 : 20;
   if (arguments.whole) arguments.model.layers = 0;
   if (is_simulated(device)) return run_simulated(arguments);
@@ -257,7 +262,16 @@ RunCommand define_profile(CLI::App& command) {
           .add_option("--html", arguments->html,
                       "Write the report as a page to look at, too: one\nfile that needs no network")
           ->option_text("FILE");
-  command.add_flag("--no-trace", arguments->no_trace, "Do not record")->excludes(html);
+  CLI::Option* record = command
+                            .add_option("--record", arguments->record,
+                                        "On a GPU: its blocks as tasks, which costs about\n"
+                                        "1 %, or every phase inside them, which costs 1\n"
+                                        "to 4 % (default tasks)")
+                            ->check(CLI::IsMember({"tasks", "phases"}))
+                            ->option_text("tasks|phases");
+  command.add_flag("--no-trace", arguments->no_trace, "Do not record")
+      ->excludes(html)
+      ->excludes(record);
   command.add_flag("--no-validate", arguments->no_validate,
                    "Do not check the first layer against the reference");
   command.add_flag("--no-limits", arguments->no_limits,
@@ -277,6 +291,7 @@ RunCommand define_profile(CLI::App& command) {
       "  gapless profile --batch 1 --ctx 512 --dtype bf16\n"
       "  gapless profile --dual-gate-up off -o two_matmuls.gapless\n"
       "  gapless profile --device cuda --ctx 4096\n"
+      "  gapless profile --device cuda --ctx 4096 --record phases --html layer.html\n"
       "  gapless profile --device ascend-910b --dtype bf16 --ctx 4096 --html layer.html\n"
       "  gapless profile --device ascend-910b --tiling ours --compute --ctx 512\n"
       "  gapless profile --model qwen3-0.6b --whole --json | jq .step.median_s");
