@@ -80,6 +80,8 @@ inline MatmulMatrix random_matrix(DType dtype, int64_t rows, int64_t k, uint64_t
   return matrix;
 }
 
+inline constexpr int kAllTokens[] = {1, 2, 4, 8, 15, 16, 17, 33, 64};
+
 struct CudaMatmulCase {
   CudaMatmulShape shape;
   CudaMatmulTuning tuning;
@@ -88,6 +90,15 @@ struct CudaMatmulCase {
   DType residual_dtype = DType::kF32;
   uint64_t seed = 1;
 };
+
+inline CudaMatmulCase case_of(DType dtype, int64_t columns, int64_t k, bool is_gated, int tokens) {
+  CudaMatmulCase c;
+  c.shape.weights = {.dtype = dtype, .columns = columns, .k = k, .is_gated = is_gated};
+  c.shape.output_dtype = DType::kF32;
+  c.shape.max_tokens = tokens;
+  c.tokens = tokens;
+  return c;
+}
 
 inline std::string name_of(const CudaMatmulCase& c) {
   const CudaWeightShape& w = c.shape.weights;

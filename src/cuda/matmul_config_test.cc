@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What of the matmul needs no GPU: how weights are packed, what a launch takes, and errors.
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cuda/matmul.h"
+#include "cuda/matmul_pack.h"
+#include "cuda/matmul_test_support.h"
+
+namespace gapless {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+CudaLimits h200() {
+  CudaLimits limits;
+  limits.name = "H200";
+  limits.sm_count = 132;
+  limits.compute_capability = 90;
+  limits.shared_block_bytes = 227 << 10;
+  limits.shared_sm_bytes = 228 << 10;
+  limits.shared_reserved_bytes = 1024;
+  return limits;
+}
+
+std::string error_of(const Result<void>& result) { return result ? "" : result.error().message; }
+
+// Goal: lane (g, t) of a warp finds in its 16 bytes what the matrix instruction takes from it.
+// Method: every 4 bytes of the matrix are numbered, and looked for by the header's words.
+TEST(CudaWeights, LieAsTheMatrixInstructionTakesThem) {
+  const CudaWeightShape shape = {.dtype = DType::kS8, .columns = 144, .k = 192, .is_gated = false};
+  std::vector<uint32_t> matrix(144 * 192 / 4);
+  for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<uint32_t>(i + 1);
+  Bytes packed(static_cast<size_t>(cuda_weight_bytes(shape)));
+  ASSERT_EQ(packed.size(), 2u * 3u * 8192u);
+  ASSERT_TRUE(pack_cuda_weights({shape, matrix.data(), nullptr}, packed));
+  std::vector<uint32_t> words(packed.size() / 4);
+  std::memcpy(words.data(), packed.data(), packed.size());
+  for (size_t at = 0; at < words.size(); ++at) {
+    const size_t brick = at / 2048, warp = at / 256 % 8, step = at / 128 % 2;
+    const size_t lane = at / 4 % 32, word = at % 4;
+    const size_t mma_row = lane / 4 + 8 * (word % 2);
+    const size_t row = brick / 3 * 128 + warp * 16 + mma_row % 8 * 2 + mma_row / 8;
+    const size_t column = brick % 3 * 16 + lane % 4 * 4 + step * 2 + word / 2;
+    const uint32_t expected = row < 144 ? static_cast<uint32_t>(row * 48 + column + 1) : 0u;
+    ASSERT_EQ(words[at], expected) << "word " << at;
+  }
+}
+
+TEST(CudaWeights, PutGateAndUpOfOneColumnEightRowsApart) {
+  const CudaWeightShape shape = {.dtype = DType::kS8, .columns = 72, .k = 64, .is_gated = true};
+  EXPECT_EQ(cuda_weight_rows(shape), 256);
+  for (int64_t column = 0; column < 72; ++column) {
+    const int64_t row = column / 8 * 16 + column % 8;
+    EXPECT_EQ(cuda_weight_source(shape, row).row, column);
+    EXPECT_FALSE(cuda_weight_source(shape, row).is_up);
+    EXPECT_EQ(cuda_weight_source(shape, row + 8).row, column);
+    EXPECT_TRUE(cuda_weight_source(shape, row + 8).is_up);
+  }
+  std::vector<float> gate(72, 1.0f), up(72, 2.0f), packed(256, 9.0f);
+  ASSERT_TRUE(pack_cuda_scales({shape, gate.data(), up.data()}, packed));
+  EXPECT_EQ(packed[7], 1.0f);
+  EXPECT_EQ(packed[8], 2.0f);
+  EXPECT_EQ(packed[144], 0.0f) << "rows beyond the matrix";
+}
+
+TEST(CudaWeights, ThatCannotBePackedAreErrorsWithNumbers) {
+  CudaWeightShape shape = {.dtype = DType::kS8, .columns = 24, .k = 64, .is_gated = false};
+  EXPECT_EQ(error_of(check_cuda_weights(shape)),
+            "24 columns; plain weights on a GPU have a multiple of 16");
+  shape.is_gated = true;
+  EXPECT_TRUE(check_cuda_weights(shape));
+  shape.k = 96;
+  EXPECT_EQ(error_of(check_cuda_weights(shape)),
+            "k of 96; s8 weights on a GPU have a multiple of 64, at most 65536");
+  shape.dtype = DType::kBf16;
+  EXPECT_TRUE(check_cuda_weights(shape));
+  shape.dtype = DType::kF16;
+  EXPECT_EQ(error_of(check_cuda_weights(shape)),
+            "weights of f16; the matmul on a GPU takes bf16 and s8");
+  shape.dtype = DType::kBf16;
+  Bytes room(100);
+  const int64_t value = 0;
+  EXPECT_EQ(error_of(pack_cuda_weights({shape, &value, nullptr}, room)),
+            "gated weights to pack without up weights");
+  EXPECT_EQ(error_of(pack_cuda_weights({shape, &value, &value}, room)),
+            "100 bytes for packed weights; 24576 are needed");
+}
+
+TEST(CudaMatmulConfig, LeavesRoomForTheNextLaunchOnAnSm) {
+  for (const int tokens : kAllTokens) {
+    const CudaMatmulCase c = case_of(DType::kS8, 17408, 5120, true, tokens);
+    const Result<CudaMatmulConfig> config = configure_cuda_matmul(c.shape, tokens, h200());
+    ASSERT_TRUE(config) << config.error().message;
+    EXPECT_EQ(config->blocks, 132);
+    EXPECT_GE(config->form.token_tiles * 8, tokens);
+    if (tokens <= 16) {
+      EXPECT_LE(2 * (config->shared_bytes + kRecorderSharedBytes + 1024), 228 << 10);
+    }
+    EXPECT_GE(config->ring_slots * config->stage_bricks * 8192, 64 << 10) << "bytes in flight";
+  }
+}
+
+TEST(CudaMatmulConfig, ReadsASixteenthOfABlockAheadWithinBounds) {
+  const auto kib = [](int64_t columns, int64_t k, const CudaMatmulTuning& tuning) {
+    const CudaMatmulCase c = case_of(DType::kS8, columns, k, false, 16);
+    return configure_cuda_matmul(c.shape, 16, h200(), tuning)->read_ahead_bytes / 1024;
+  };
+  EXPECT_EQ(kib(7168, 5120, {}), 24);   // 33 bricks a block
+  EXPECT_EQ(kib(5120, 17408, {}), 40);  // 82
+  EXPECT_EQ(kib(34816, 5120, {}), 48);  // 164
+  EXPECT_EQ(kib(7168, 5120, {.read_ahead_kib = 7}), 7);
+  EXPECT_EQ(kib(7168, 5120, {.read_ahead_kib = -1}), 0);
+}
+
+// Where two or three blocks a tile leave few SMs idle and have little to read each.
+TEST(CudaMatmulConfig, CutsRowsOfShortBlocks) {
+  const auto config = [](DType dtype, int64_t columns, int64_t k, CudaMatmulTuning tuning = {}) {
+    const CudaMatmulCase c = case_of(dtype, columns, k, false, 16);
+    return *configure_cuda_matmul(c.shape, 16, h200(), tuning);
+  };
+  const CudaMatmulConfig qkv = config(DType::kS8, 7168, 5120);
+  EXPECT_EQ(qkv.form.row_parts, 2);
+  EXPECT_EQ(qkv.blocks, 112);
+  EXPECT_FALSE(qkv.cuts_tiles);
+  EXPECT_GT(2 * qkv.shared_bytes, 228 << 10) << "one block an SM";
+  const CudaMatmulConfig out = config(DType::kS8, 5120, 5120);
+  EXPECT_EQ(out.form.row_parts, 2);
+  EXPECT_EQ(out.blocks, 120);
+  EXPECT_TRUE(out.cuts_tiles);
+  EXPECT_EQ(config(DType::kS8, 5120, 17408).form.row_parts, 1) << "long blocks";
+  EXPECT_EQ(config(DType::kBf16, 7168, 5120).form.row_parts, 2);
+  EXPECT_EQ(config(DType::kBf16, 7168, 8192).form.row_parts, 1) << "long blocks";
+  EXPECT_EQ(config(DType::kS8, 6400, 5120).form.row_parts, 1) << "100 blocks on 132 SMs";
+  EXPECT_EQ(config(DType::kS8, 4096, 1024).form.row_parts, 1) << "4 blocks a tile";
+  const CudaMatmulConfig forced = config(DType::kS8, 7168, 5120, {.row_parts = 1});
+  EXPECT_EQ(forced.form.row_parts, 1);
+  EXPECT_EQ(forced.blocks, 132);
+  EXPECT_EQ(config(DType::kBf16, 5120, 17408, {.row_parts = 2}).blocks, 132);
+}
+
+TEST(CudaMatmulConfig, SaysWhatDoesNotFit) {
+  CudaMatmulCase c = case_of(DType::kS8, 128, 128, false, 64);
+  EXPECT_EQ(configure_cuda_matmul(c.shape, 65, h200()).error().message,
+            "65 tokens; the matmul on a GPU takes 1 to 64");
+  EXPECT_EQ(configure_cuda_matmul(c.shape, 64, h200(), {.stage_bricks = 8, .ring_slots = 4})
+                .error()
+                .message,
+            "a matmul of 64 tokens with 4 stages of 8 bricks needs 409808 bytes of shared memory a "
+            "block; H200 has 232448");
+  c.shape.output_dtype = DType::kF16;
+  EXPECT_EQ(configure_cuda_matmul(c.shape, 1, h200()).error().message,
+            "f16 output; the matmul on a GPU stores bf16 or f32");
+}
+
+}  // namespace
+}  // namespace gapless
