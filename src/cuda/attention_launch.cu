@@ -20,6 +20,7 @@
 #include "cuda/attention_schedule.cuh"
 #include "cuda/attention_state.cuh"
 #include "cuda/attention_tiles.cuh"
+#include "cuda/code_version.h"
 #include "cuda/recorder.cuh"
 #include "cuda/tensor_ops.cuh"
 
@@ -501,7 +502,7 @@ int attention_launch_kernel(const AttentionForm& form, const AttentionLaunch& la
   config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &attribute;
-  config.numAttrs = starts_early ? 1 : 0;
+  config.numAttrs = starts_early && runs_sm90_code() ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, launch);
 }
 

@@ -6,6 +6,7 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda/code_version.h"
 #include "cuda/matmul_tokens.h"
 
 namespace gapless {
@@ -197,7 +198,7 @@ Result<CudaMatmul> CudaMatmul::make(const CudaMatmulShape& shape, const CudaMatm
     return fail(ErrorCode::kInvalidInput, "{} has compute capability {}.{}; 8.0 is needed",
                 limits.name, limits.compute_capability / 10, limits.compute_capability % 10);
   CudaMatmul matmul(shape);
-  matmul.has_copy_engine_ = limits.compute_capability >= 90;
+  matmul.has_copy_engine_ = runs_sm90_code();
   for (int i = 0; i <= form_index(shape.max_tokens); ++i) {
     const int tokens = std::min(kMatmulTokenTile << i, shape.max_tokens);
     CudaMatmulConfig& config = matmul.configs_[static_cast<size_t>(i)];

@@ -15,6 +15,7 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda/code_version.h"
 #include "cuda/matmul_stages.cuh"
 #include "cuda/matmul_sums.cuh"
 #include "cuda/tensor_ops.cuh"
@@ -136,7 +137,7 @@ int matmul_launch_kernel(const MatmulForm& form, const MatmulLaunch& launch, int
   config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &attribute;
-  config.numAttrs = starts_early ? 1 : 0;
+  config.numAttrs = starts_early && runs_sm90_code() ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, launch);
 }
 

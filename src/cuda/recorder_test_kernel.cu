@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda/code_version.h"
 #include "cuda/recorder.cuh"
 
 namespace gapless {
@@ -55,7 +56,7 @@ int recorder_test_launch_kernel(const RecorderTestLaunch& launch, void* stream) 
   config.blockDim = dim3(kWarps * device::kWarpLanes);
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &attribute;
-  config.numAttrs = launch.starts_early ? 1 : 0;
+  config.numAttrs = launch.starts_early && runs_sm90_code() ? 1 : 0;
   using Kernel = void (*)(RecorderTestLaunch);
   const Kernel kernel = device::with_level(launch.level, [](auto constant) -> Kernel {
     return recorder_test_kernel<decltype(constant)::value>;

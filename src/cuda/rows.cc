@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "cuda/code_version.h"
 #include "cuda/kv_pages.h"
 #include "cuda/rows_launch.h"
 #include "kernels/sampling.h"
@@ -91,12 +92,6 @@ Result<void> check_embed(const CudaEmbedArgs& args) {
 
 constexpr const char* kRows = "rows for a matmul";
 
-// Which code the device runs does not change while the process does.
-bool device_has_parts() {
-  static const bool has_parts = rows_have_parts();
-  return has_parts;
-}
-
 // How a row lies in threads. Depends on k and the device only, as sums do.
 RowsForm whole_form_of(int64_t k) {
   for (const int vectors : {1, 3, 9}) {
@@ -122,7 +117,7 @@ RowsForm parted_form_of(int64_t k) {
 static_assert(kRowsMaxK <= kPartMaxThreads * 8 * 4 * kRowsVectorElements);
 
 RowsForm form_of(const CudaRowsArgs& args) {
-  const bool has_parts = args.k >= kPartMinK && !args.is_whole && device_has_parts();
+  const bool has_parts = args.k >= kPartMinK && !args.is_whole && runs_sm90_code();
   RowsForm form = has_parts ? parted_form_of(args.k) : whole_form_of(args.k);
   form.has_norm = args.gamma != nullptr;
   form.is_s8 = args.dtype == DType::kS8;

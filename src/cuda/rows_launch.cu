@@ -9,6 +9,7 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda/code_version.h"
 #include "cuda/rows_elements.cuh"
 #include "cuda/rows_heads.cuh"
 #include "cuda/rows_norm.cuh"
@@ -28,7 +29,7 @@ int launch_kernel(Kernel<Launch> kernel, int threads, const Launch& launch,
   if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
-  if (start.starts_early) {
+  if (start.starts_early && runs_sm90_code()) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }
@@ -121,16 +122,6 @@ int embed_launch_kernel(DType table_dtype, const EmbedLaunch& launch, const Rows
   if (table_dtype == DType::kF16) kernel = embed_kernel_of<__half>(level);
   if (table_dtype == DType::kF32) kernel = embed_kernel_of<float>(level);
   return launch_kernel(kernel, kEmbedThreads, launch, start);
-}
-
-bool rows_have_parts() {
-  constexpr int kFirstWithClusters = 90;
-  cudaFuncAttributes attributes = {};
-  const Kernel<RowsLaunch> kernel = rows_kernel<1, 8, false, true, RecordLevel::kNone>;
-  const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel);
-  if (status == cudaSuccess) return attributes.ptxVersion >= kFirstWithClusters;
-  static_cast<void>(cudaGetLastError());  // no device: the launch will say so
-  return false;
 }
 
 int rows_launch_kernel(const RowsForm& form, const RowsLaunch& launch, const RowsStart& start) {

@@ -146,10 +146,6 @@ struct RowsStart {
   void* stream = nullptr;
 };
 
-// Whether the code that the device runs can put a row together from parts: code for sm_90 or newer,
-// not that for sm_80, which newer devices run too. False without a device.
-bool rows_have_parts();
-
 // These return a cudaError_t; 0 is success.
 int embed_launch_kernel(DType table_dtype, const EmbedLaunch& launch, const RowsStart& start);
 int rows_launch_kernel(const RowsForm& form, const RowsLaunch& launch, const RowsStart& start);
