@@ -159,8 +159,8 @@ int blocks_of(const CudaAttentionShape& shape, const CudaAttentionConfig& config
   return static_cast<int>(std::min<int64_t>(config.grid_limit, most_items));
 }
 
-int slots_of(const CudaAttentionShape& shape, const CudaAttentionConfig& config,
-             const CudaAttentionArgs& args) {
+int calm_slots_of(const CudaAttentionShape& shape, const CudaAttentionConfig& config,
+                  const CudaAttentionArgs& args) {
   const int64_t most_tiles =
       chunk_count(longest_of(shape, args), kAttentionTileTokens) * args.batch * shape.kv.kv_heads;
   const int64_t warps = int64_t{blocks_of(shape, config, args)} * config.form.warps();
@@ -178,7 +178,7 @@ AttentionLaunch launch_of(const CudaAttentionShape& shape, const CudaAttentionCo
   const int64_t partials = partials_in(shape, args.workspace_bytes);
   std::byte* workspace = static_cast<std::byte*>(args.workspace);
   std::byte* first_partial = workspace + kStatusBytes;
-  const int calm_slots = slots_of(shape, config, args);
+  const int calm_slots = calm_slots_of(shape, config, args);
   // For the launch before, or for a schedule: meanwhile the whole ring may be filled.
   const bool waits_first = args.starts_early || !args.has_schedules;
   return {.pages = static_cast<const std::byte*>(args.pages),

@@ -153,6 +153,9 @@ TEST(CudaMatmulConfig, SaysWhatDoesNotFit) {
                 .message,
             "a matmul of 64 tokens with 4 stages of 8 bricks needs 409808 bytes of shared memory a "
             "block; H200 has 232448");
+  EXPECT_EQ(configure_cuda_matmul(c.shape, 64, h200(), {.row_parts = 3}).error().message,
+            "a matmul tuned to 0 bricks a stage, 0 slots (at most 32), 0 blocks and 3 parts of a "
+            "tile (at most 2)");
   c.shape.output_dtype = DType::kF16;
   EXPECT_EQ(configure_cuda_matmul(c.shape, 1, h200()).error().message,
             "f16 output; the matmul on a GPU stores bf16 or f32");

@@ -70,22 +70,10 @@ class MadeRecording {
   }
   size_t block_bytes() const { return static_cast<size_t>(device_block_bytes(recording_.level)); }
   std::byte* data(size_t place) { return recording_.blocks.data() + place * block_bytes(); }
-  DeviceTask task(size_t place) {
-    DeviceTask task;
-    std::memcpy(&task, data(place), sizeof(task));
-    return task;
-  }
-  void set_task(size_t place, const DeviceTask& task) {
-    std::memcpy(data(place), &task, sizeof(task));
-  }
-  DeviceBlockHeader header(size_t place) {
-    DeviceBlockHeader header;
-    std::memcpy(&header, data(place), sizeof(header));
-    return header;
-  }
-  void set_header(size_t place, const DeviceBlockHeader& header) {
-    std::memcpy(data(place), &header, sizeof(header));
-  }
+  DeviceTask task(size_t place) { return first_of<DeviceTask>(place); }
+  void set_task(size_t place, const DeviceTask& task) { set_first(place, task); }
+  DeviceBlockHeader header(size_t place) { return first_of<DeviceBlockHeader>(place); }
+  void set_header(size_t place, const DeviceBlockHeader& header) { set_first(place, header); }
   void set_record(size_t place, DeviceRole role, int index, DeviceRecord record) {
     const size_t at = static_cast<size_t>(role) * kRoleRecords + static_cast<size_t>(index);
     std::memcpy(data(place) + sizeof(DeviceBlockHeader) + at * sizeof(record), &record,
@@ -108,6 +96,18 @@ class MadeRecording {
   DeviceRecording& recording() { return recording_; }
 
  private:
+  // What a place begins with.
+  template <typename T>
+  T first_of(size_t place) {
+    T value;
+    std::memcpy(&value, data(place), sizeof(value));
+    return value;
+  }
+  template <typename T>
+  void set_first(size_t place, const T& value) {
+    std::memcpy(data(place), &value, sizeof(value));
+  }
+
   // What a kMain with these phases leaves at level kTasks.
   static DeviceTask task_of(const MadeBlock& block) {
     const uint64_t clock = clock_at(block.sm, block.begin_ns);

@@ -23,9 +23,7 @@ using namespace made_trace;
 TEST(DeviceTrace, HasTheTasksOfARecordingMadeByHand) {
   const Trace trace = device_trace(hand_made_recording().recording());
   EXPECT_TRUE(trace.findings.empty());
-  ASSERT_EQ(trace.tasks.size(), 16u);
-  // By place in a step: lane, ready, receive, start, end.
-  constexpr int64_t kTruth[8][5] = {
+  constexpr HandMadeTask kTruth[kHandMadeStepTasks] = {
       {0, 0, 0, 0, 10'000},
       {1, 0, 0, 0, 12'000},
       {2, 0, 0, 0, 8'000},
@@ -35,17 +33,7 @@ TEST(DeviceTrace, HasTheTasksOfARecordingMadeByHand) {
       {0, 20'000, 18'500, 20'600, 26'000},
       {2, 20'000, 15'000, 20'600, 31'000},
   };
-  for (size_t row = 0; row < 16; ++row) {
-    SCOPED_TRACE(row);
-    const size_t place = trace.tasks.id[row] - 1;
-    const int64_t* truth = kTruth[place % 8];
-    const int64_t t = 1'000'000 + static_cast<int64_t>(place / 8) * kHandMadeStepNs;
-    EXPECT_EQ(trace.tasks.lane[row], truth[0]);
-    expect_near(time_of(trace, row, TaskTime::kReady), t + truth[1], "ready");
-    expect_near(time_of(trace, row, TaskTime::kReceive), t + truth[2], "receive");
-    expect_near(time_of(trace, row, TaskTime::kStart), t + truth[3], "start");
-    expect_near(time_of(trace, row, TaskTime::kEnd), t + truth[4], "end");
-  }
+  expect_hand_made_tasks(trace, kTruth);
   EXPECT_EQ(trace.names[trace.tasks.kernel[4]], "qkv");
 }
 

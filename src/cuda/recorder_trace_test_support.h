@@ -50,6 +50,32 @@ inline void expect_near(int64_t value_ns, int64_t truth_ns, const char* what) {
       << what << ": " << value_ns << " and " << truth_ns;
 }
 
+// Of hand_made_recording(), by place in a step; times since the step began.
+struct HandMadeTask {
+  uint32_t lane;
+  int64_t ready_ns;
+  int64_t receive_ns;
+  int64_t start_ns;
+  int64_t end_ns;
+};
+inline constexpr size_t kHandMadeStepTasks = 8;
+inline void expect_hand_made_tasks(const Trace& trace,
+                                   const HandMadeTask (&truths)[kHandMadeStepTasks]) {
+  ASSERT_EQ(trace.tasks.size(), 2 * kHandMadeStepTasks);
+  for (size_t row = 0; row < trace.tasks.size(); ++row) {
+    SCOPED_TRACE(row);
+    const size_t place = trace.tasks.id[row] - 1;
+    const HandMadeTask& truth = truths[place % kHandMadeStepTasks];
+    const int64_t step_ns =
+        1'000'000 + static_cast<int64_t>(place / kHandMadeStepTasks) * kHandMadeStepNs;
+    EXPECT_EQ(trace.tasks.lane[row], truth.lane);
+    expect_near(time_of(trace, row, TaskTime::kReady), step_ns + truth.ready_ns, "ready");
+    expect_near(time_of(trace, row, TaskTime::kReceive), step_ns + truth.receive_ns, "receive");
+    expect_near(time_of(trace, row, TaskTime::kStart), step_ns + truth.start_ns, "start");
+    expect_near(time_of(trace, row, TaskTime::kEnd), step_ns + truth.end_ns, "end");
+  }
+}
+
 // Tasks of one lane follow each other; spans do on all lanes, of which some may be left out.
 inline void expect_no_overlap(const Trace& trace, std::string_view left_out = "") {
   std::map<uint32_t, std::vector<std::pair<int64_t, int64_t>>> ranges;
