@@ -16,15 +16,16 @@ constexpr int64_t kStatusBytes = 256;  // the status word has a line of its own
 constexpr int64_t kPointerBytes = 16;
 constexpr int kQueryBlock = 8;
 // Of keys and values, on their way into an SM. Half of them keep the memory busy, and with more
-// every other load waits longer. All are for the beginning, for blocks that have more to read than
-// others, for launches that start early, and for those with little to read, which wait for memory
-// all the time.
+// every other load waits longer. All are for the beginning, and for warps that are late.
 constexpr int64_t kRingBytes = 128 << 10;
 constexpr int64_t kCalmRingBytes = 64 << 10;
 // Of a pair, into L2 before a block knows what it takes. Where that is kept from another layer, it
 // is known as soon as these bytes would be asked for.
 constexpr int64_t kFrontBytes = 64 << 10;
-constexpr int kManyTiles = 16;  // of a warp; a launch with less has little to read
+// A launch is to end when memory could have brought its bytes at this part of what its pins carry.
+// More than can be read (92 to 95 % on an H200): the less time there is, the more warps hurry, and
+// memory becomes slower when all do.
+constexpr double kDueShare = 0.94;
 constexpr int kLeastStaged = 2;
 constexpr int kLeastQueryBuffers = 2;
 // What a pair takes, however short it is, as tiles.
@@ -159,17 +160,15 @@ int blocks_of(const CudaAttentionShape& shape, const CudaAttentionConfig& config
   return static_cast<int>(std::min<int64_t>(config.grid_limit, most_items));
 }
 
-int calm_slots_of(const CudaAttentionShape& shape, const CudaAttentionConfig& config,
-                  const CudaAttentionArgs& args) {
-  const int64_t most_tiles =
-      chunk_count(longest_of(shape, args), kAttentionTileTokens) * args.batch * shape.kv.kv_heads;
-  const int64_t warps = int64_t{blocks_of(shape, config, args)} * config.form.warps();
-  const bool has_little = most_tiles < kManyTiles * warps;
-  return has_little ? config.buffers.ring_slots : config.calm_slots;
-}
-
 int front_tokens_of(int head_dim) {
   return static_cast<int>(kFrontBytes / (2 * cuda_kv_row_bytes(head_dim)));
+}
+
+// A tile of every warp of a block has `slot_bytes`. Where the pins are not known, all is late.
+float warp_tile_ns_of(int64_t slot_bytes, const CudaLimits& limits) {
+  if (limits.pin_bytes_per_s <= 0) return 0.0f;
+  return static_cast<float>(1e9 * static_cast<double>(slot_bytes) /
+                            (kDueShare * limits.pin_bytes_per_s));
 }
 
 AttentionLaunch launch_of(const CudaAttentionShape& shape, const CudaAttentionConfig& config,
@@ -178,9 +177,6 @@ AttentionLaunch launch_of(const CudaAttentionShape& shape, const CudaAttentionCo
   const int64_t partials = partials_in(shape, args.workspace_bytes);
   std::byte* workspace = static_cast<std::byte*>(args.workspace);
   std::byte* first_partial = workspace + kStatusBytes;
-  const int calm_slots = calm_slots_of(shape, config, args);
-  // For the launch before, or for a schedule: meanwhile the whole ring may be filled.
-  const bool waits_first = args.starts_early || !args.has_schedules;
   return {.pages = static_cast<const std::byte*>(args.pages),
           .page_bytes = cuda_kv_page_bytes(kv.kv_heads, kv.head_dim, kv.page_tokens),
           .block_bytes = cuda_kv_block_bytes(kv.head_dim, kv.page_tokens),
@@ -205,9 +201,8 @@ AttentionLaunch launch_of(const CudaAttentionShape& shape, const CudaAttentionCo
           .chunk_divider = attention_divider(shape.chunk_tokens),
           .page_divider = attention_divider(kv.page_tokens),
           .buffers = config.buffers,
-          .first_slots = waits_first ? config.buffers.ring_slots : calm_slots,
-          .calm_slots = calm_slots,
-          .whole_is_calm = !args.starts_early,
+          .calm_slots = config.calm_slots,
+          .warp_tile_ns = config.warp_tile_ns,
           .front_tokens = args.has_schedules ? 0 : front_tokens_of(kv.head_dim),
           .pair_tiles = config.pair_tiles,
           .score_scale = args.scale * kLog2E,
@@ -249,6 +244,7 @@ Result<CudaAttentionConfig> configure_cuda_attention(const CudaAttentionShape& s
                 limits.shared_block_bytes, kRecorderSharedBytes);
   const int slots = config.buffers.ring_slots;
   config.calm_slots = std::clamp(static_cast<int>(kCalmRingBytes / slot_bytes), 1, slots);
+  config.warp_tile_ns = warp_tile_ns_of(slot_bytes, limits);
   return config;
 }
 

@@ -64,12 +64,23 @@ struct CombineThreads {
 
   // Where a thread's vector i lies, and whether there is one.
   __device__ static int vector_of(int i) { return index() + i * F::kCombineThreads; }
-  __device__ static int head_of(int i) { return vector_of(i) / kVectors; }
-  __device__ static int dim_of(int i) { return vector_of(i) % kVectors * kVectorFloats; }
   __device__ static bool has_vector(const AttentionLaunch& launch, int i) {
-    return head_of(i) < launch.group_heads;
+    return vector_of(i) < launch.group_heads * kVectors;
   }
+  // A vector for every i: where there is none, another one is taken once more, and not stored. A
+  // branch would let the vectors of a thread wait for each other, and at the end of a block all
+  // wait for the thread that has most.
+  __device__ static int some_vector(const AttentionLaunch& launch, int i) {
+    return min(vector_of(i), launch.group_heads * kVectors - 1);
+  }
+  __device__ static int head_of(int vector) { return vector / kVectors; }
+  __device__ static int dim_of(int vector) { return vector % kVectors * kVectorFloats; }
 };
+
+// What parts are weighed against: 2 to the minus infinity is 0, but infinity less infinity is not.
+__device__ __forceinline__ float base_of(float maximum) {
+  return maximum == -INFINITY ? 0.0f : maximum;
+}
 
 // A maximum, and sums relative to it; nothing at all has maximum minus infinity.
 struct Merged {
@@ -81,18 +92,17 @@ struct Merged {
   // a product and a sum in one of them only would change bits.
   __device__ void fold(const Merged& part) {
     const float new_maximum = fmaxf(maximum, part.maximum);
-    const float weight = maximum == -INFINITY ? 0.0f : power_of_two(maximum - new_maximum);
+    const float base = base_of(new_maximum);
+    const float weight = power_of_two(maximum - base);
     maximum = new_maximum;
     total = __fmul_rn(total, weight);
     sum.x = __fmul_rn(sum.x, weight);
     sum.y = __fmul_rn(sum.y, weight);
     sum.z = __fmul_rn(sum.z, weight);
     sum.w = __fmul_rn(sum.w, weight);
-    add(part.maximum, part.total, part.sum);
+    add(power_of_two(part.maximum - base), part.total, part.sum);
   }
-  // Of a part whose maximum is at most ours.
-  __device__ void add(float part_maximum, float part_total, const float4& part) {
-    const float weight = part_maximum == -INFINITY ? 0.0f : power_of_two(part_maximum - maximum);
+  __device__ void add(float weight, float part_total, const float4& part) {
     total = __fmaf_rn(weight, part_total, total);
     sum.x = __fmaf_rn(weight, part.x, sum.x);
     sum.y = __fmaf_rn(weight, part.y, sum.y);
@@ -101,18 +111,18 @@ struct Merged {
   }
 };
 
-// A rehearsal does all but store.
+// `vector` is a number in all of the output. A rehearsal does all but store.
 template <typename T>
-__device__ __forceinline__ void store_output(const AttentionLaunch& launch, int64_t element,
-                                             const Merged& merged, bool is_rehearsal) {
-  const float scale = merged.maximum == -INFINITY ? 0.0f : 1.0f / merged.total;
+__device__ __forceinline__ void store_output(const AttentionLaunch& launch, int64_t vector,
+                                             const Merged& merged, bool is_stored) {
+  const float scale = merged.maximum == -INFINITY ? 0.0f : reciprocal(merged.total);
   const float4 v = {merged.sum.x * scale, merged.sum.y * scale, merged.sum.z * scale,
                     merged.sum.w * scale};
   if (launch.output_is_f32) {
-    if (!is_rehearsal) reinterpret_cast<float4*>(launch.output)[element / kVectorFloats] = v;
+    if (is_stored) static_cast<float4*>(launch.output)[vector] = v;
   } else {
     const uint2 packed = {pack_pair<T>(v.x, v.y), pack_pair<T>(v.z, v.w)};
-    if (!is_rehearsal) reinterpret_cast<uint2*>(launch.output)[element / kVectorFloats] = packed;
+    if (is_stored) static_cast<uint2*>(launch.output)[vector] = packed;
   }
 }
 
@@ -199,8 +209,8 @@ __device__ inline void fold_to_output(const AttentionLaunch& launch, const Curso
     const int head = i / Threads::kVectors;
     const int dim = i % Threads::kVectors * kVectorFloats;
     const Merged merged = fold_partials<F::kHeadDim>(launch, range, head, dim);
-    const int64_t element = first_element<F::kHeadDim>(launch, cursor);
-    store_output<typename F::T>(launch, element + head * F::kHeadDim + dim, merged, false);
+    const int64_t first = first_element<F::kHeadDim>(launch, cursor) / kVectorFloats;
+    store_output<typename F::T>(launch, first + i, merged, true);
   }
 }
 
@@ -226,28 +236,26 @@ __device__ inline void fold_in_place(const AttentionLaunch& launch, const Partia
   }
 }
 
-// What all tile lanes found, for four dims of a head. Everything is loaded before anything is used:
-// these warps have nothing else to do while they wait.
+// What all tile lanes found, for four dims of a head.
 template <typename F>
 __device__ __forceinline__ Merged merge_lanes(const TileStates<F::kHeadDim>& states,
                                               int group_heads, int head, int dim) {
-  float maxima[F::kWarps];
-  float totals[F::kWarps];
-  float4 sums[F::kWarps];
-#pragma unroll
-  for (int lane = 0; lane < F::kWarps; ++lane) {
-    maxima[lane] = states.maxima[lane * kMaxGroup + head];
-    totals[lane] = states.totals[lane * kMaxGroup + head];
-    sums[lane] = *reinterpret_cast<const float4*>(states.row(lane, group_heads, head) + dim);
-  }
+  float weights[F::kWarps];
   Merged merged;
 #pragma unroll
   for (int lane = 0; lane < F::kWarps; ++lane) {
-    merged.maximum = fmaxf(merged.maximum, maxima[lane]);
+    weights[lane] = states.maxima[lane * kMaxGroup + head];
+    merged.maximum = fmaxf(merged.maximum, weights[lane]);
+  }
+  const float base = base_of(merged.maximum);
+#pragma unroll
+  for (int lane = 0; lane < F::kWarps; ++lane) {
+    weights[lane] = power_of_two(weights[lane] - base);
   }
 #pragma unroll
   for (int lane = 0; lane < F::kWarps; ++lane) {
-    merged.add(maxima[lane], totals[lane], sums[lane]);
+    const float4 sum = *reinterpret_cast<const float4*>(states.row(lane, group_heads, head) + dim);
+    merged.add(weights[lane], states.totals[lane * kMaxGroup + head], sum);
   }
   return merged;
 }
@@ -374,8 +382,9 @@ __device__ __forceinline__ void fold_staged(const AttentionLaunch& launch,
 #pragma unroll
       for (int i = 0; i < Threads::kCount; ++i) {
         if (!Threads::has_vector(launch, i)) continue;
-        const int head = Threads::head_of(i);
-        const float* sum = partial + Threads::vector_of(i) * kVectorFloats;
+        const int vector = Threads::vector_of(i);
+        const int head = Threads::head_of(vector);
+        const float* sum = partial + vector * kVectorFloats;
         merged[i].fold({maxima[head], maxima[launch.group_heads + head],
                         *reinterpret_cast<const float4*>(sum)});
       }
@@ -396,21 +405,18 @@ class PairFold {
     const bool ends_row = ends_row_at(cursor);
 #pragma unroll
     for (int i = 0; i < Threads::kCount; ++i) {
-      if (!Threads::has_vector(launch, i)) continue;
-      row_[i].fold(
-          merge_lanes<F>(states, launch.group_heads, Threads::head_of(i), Threads::dim_of(i)));
-      if (!ends_row) continue;
-      rows_[i].fold(row_[i]);
-      row_[i] = Merged();
+      const int vector = Threads::some_vector(launch, i);
+      row_[i].fold(merge_lanes<F>(states, launch.group_heads, Threads::head_of(vector),
+                                  Threads::dim_of(vector)));
     }
+    if (ends_row) end_row();
   }
   __device__ void store(const AttentionLaunch& launch, const Cursor& cursor, bool is_rehearsal) {
-    const int64_t first = first_element<F::kHeadDim>(launch, cursor);
+    const int64_t first = first_element<F::kHeadDim>(launch, cursor) / kVectorFloats;
 #pragma unroll
     for (int i = 0; i < Threads::kCount; ++i) {
-      if (!Threads::has_vector(launch, i)) continue;
-      store_output<typename F::T>(launch, first + Threads::vector_of(i) * kVectorFloats, rows_[i],
-                                  is_rehearsal);
+      store_output<typename F::T>(launch, first + Threads::vector_of(i), rows_[i],
+                                  !is_rehearsal && Threads::has_vector(launch, i));
       rows_[i] = Merged();
     }
   }
@@ -419,7 +425,9 @@ class PairFold {
 #pragma unroll
     for (int i = 0; i < Threads::kCount; ++i) {
       if (!Threads::has_vector(launch, i)) continue;
-      store_partial<F::kHeadDim>(launch, partial, Threads::head_of(i), Threads::dim_of(i), row_[i]);
+      const int vector = Threads::vector_of(i);
+      store_partial<F::kHeadDim>(launch, partial, Threads::head_of(vector),
+                                 Threads::dim_of(vector), row_[i]);
       row_[i] = Merged();
     }
   }

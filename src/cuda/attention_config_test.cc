@@ -30,7 +30,8 @@ CudaLimits h200_limits() {
           .shared_sm_bytes = 233472,
           .shared_reserved_bytes = 1024,
           .l2_bytes = 60 << 20,
-          .memory_bytes = int64_t{141} << 30};
+          .memory_bytes = int64_t{141} << 30,
+          .pin_bytes_per_s = 4.917e12};
 }
 
 std::string refusal(const CudaAttentionShape& shape) {

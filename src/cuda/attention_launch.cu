@@ -50,22 +50,35 @@ __device__ __forceinline__ void take_tile(const AttentionLaunch& launch, WarpSta
   if (starts_next) loader.start_values();
 }
 
-// How many tiles of a warp are on their way: some at first, then those of a warp that is calm, and
-// from its `calm_tiles`-th tile on as many as the ring holds (attention_schedule.cuh). There is no
-// register to spare for more than a count.
-struct Pace {
-  int taken = 0;  // tiles
+// How many tiles of a warp are on their way. Who has twice as many bytes in flight gets twice the
+// bandwidth, at the cost of others: so a warp that is on time keeps `calm_slots` tiles in flight,
+// one that is late as many as its ring holds (Schedule::tile_ns says when each is due).
+class Pace {
+ public:
+  // Now, with a full ring.
+  __device__ explicit Pace(const AttentionLaunch& launch)
+      : due_(read_timer()), in_flight_(launch.buffers.ring_slots) {}
 
-  // Once a tile: whether another one is asked for when it has been taken.
-  __device__ bool starts_next(const AttentionLaunch& launch, int calm_tiles) const {
-    return taken >= launch.first_slots - launch.calm_slots || calm_tiles == 0;
+  // Once before each tile: whether another one is asked for as soon as it has been taken.
+  __device__ bool starts_next(const AttentionLaunch& launch, const Schedule& schedule) {
+    const bool is_late = static_cast<int32_t>(read_timer() - due_) > 0;
+    due_ += static_cast<uint32_t>(schedule.tile_ns);
+    wanted_ = is_late ? launch.buffers.ring_slots : launch.calm_slots;
+    if (in_flight_ <= wanted_) return true;
+    --in_flight_;
+    return false;
   }
-  // Once a tile, behind that: whether one more is.
-  __device__ bool starts_more(const AttentionLaunch& launch, int calm_tiles) {
-    const int before = calm_tiles > 0 ? launch.calm_slots : launch.first_slots;
-    const int hurried = ++taken - max(calm_tiles, 1);
-    return hurried >= 0 && hurried < launch.buffers.ring_slots - before;
+  // Once behind each tile: whether one more is.
+  __device__ bool starts_more() {
+    if (in_flight_ >= wanted_) return false;
+    ++in_flight_;
+    return true;
   }
+
+ private:
+  uint32_t due_;  // of the next tile, on the GPU's timer
+  int in_flight_;
+  int wanted_ = 0;
 };
 
 // ---- The kernel.
@@ -116,21 +129,24 @@ struct SharedMemory {
   __device__ PartialStage partial_stage(const AttentionLaunch& launch) const {
     return {staged, partial_barriers, launch.buffers.staged};
   }
-  // A warp makes one barrier after the other, and each takes 30 ns: so all warps but the first,
-  // which works on the schedule, make those of their own ring, and the combining warps share the
-  // others.
+  // A warp makes one barrier after the other, and each takes 30 ns: so the warps that take tiles,
+  // but for the first one, which works on the schedule, make those of their own ring and share
+  // those of queries and partials, and two of the combining warps make the others.
   __device__ void initialise_barriers(const AttentionLaunch& launch, int warp) const {
     const int lane = threadIdx.x % kWarpLanes;
     const int ring_barriers = 2 * launch.buffers.ring_slots;
     if (warp == 0) return;
     if (warp < F::kWarps) {
-      if (lane < ring_barriers) initialise_barrier(ring.barriers + 8 * lane, kCopyArrivals);
+      constexpr int kShared = kAttentionMaxQueryBuffers + kAttentionPartialBarriers;
+      const int number = warp - 1 + (lane - ring_barriers) * (F::kWarps - 1);
+      if (lane < ring_barriers) {
+        initialise_barrier(ring.barriers + 8 * lane, kCopyArrivals);
+      } else if (number < kShared) {
+        initialise_barrier(query_barriers + 8 * number, kCopyArrivals);
+      }
     } else if (warp == F::kWarps) {
       const uint32_t first_ring = query_barriers - 8 * F::kWarps * ring_barriers;
       if (lane < ring_barriers) initialise_barrier(first_ring + 8 * lane, kCopyArrivals);
-    } else if (warp == F::kWarps + 2) {
-      if (lane < kAttentionMaxQueryBuffers + kAttentionPartialBarriers)
-        initialise_barrier(query_barriers + 8 * lane, kCopyArrivals);
     } else if (warp == F::kWarps + 3) {
       if (lane < launch.buffers.state_buffers) {
         initialise_barrier(full_barriers + 8 * lane, F::kTileThreads);
@@ -211,7 +227,7 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
   const Schedule& schedule = *shared.schedule;
   recorder.phase(DevicePhase::kReadAhead);
   TileLoader<F> loader(launch, schedule, shared.ring, warp);
-  for (int slot = 0; slot < launch.first_slots; ++slot) {
+  for (int slot = 0; slot < launch.buffers.ring_slots; ++slot) {
     loader.start_keys();
     loader.start_values();
     loader.advance();
@@ -219,6 +235,7 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
   recorder.phase(DevicePhase::kWaitLaunch);
   loader.wait();
   let_next_launch_start();
+  Pace pace(launch);
   recorder.phase(DevicePhase::kWaitData);
   record_first_keys<F>(launch, shared, warp, recorder);
 
@@ -228,7 +245,6 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
   RingPlace query_place;
   RingPlace state_place = {0, 1};  // the states are free at first
   RecordedChunks<F> recorded(launch, schedule);
-  Pace pace;
   bool is_new_pair = true;
   for (Walk walk(schedule); !walk.is_done(); walk.advance(launch, schedule)) {
     if (is_new_pair) {
@@ -246,11 +262,10 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
     if (recorded.next()) recorder.phase(DevicePhase::kWork, walk.cursor().chunk);
     const int step = F::kWarps * kAttentionTileTokens;
     for (int token = tile_lane * kAttentionTileTokens; token < token_count; token += step) {
-      const int calm_tiles = schedule.calm_tiles / F::kWarps;
-      bool has_started = pace.starts_next(launch, calm_tiles);
+      bool has_started = pace.starts_next(launch, schedule);
       take_tile(launch, state, loader, shared.ring, place, token_count - token, has_started);
       place.advance(launch.buffers.ring_slots);
-      bool starts_more = pace.starts_more(launch, calm_tiles);
+      bool starts_more = pace.starts_more();
 #pragma unroll 1  // so that the way to the next tile is in one place: it takes registers
       while (true) {
         if (has_started) loader.advance();
@@ -415,11 +430,14 @@ __global__ void __launch_bounds__(F::kThreads, 1)
   CombineRecorder<F> combine_recorder(threadIdx.x == F::kTileThreads);
   combine_recorder.enter(launch.recorder);
   const SharedMemory<F> shared(memory, launch, warp);
-  // Two warps work on the schedule while the others make the barriers.
+  // Two warps work on the schedule and one brings a front while the others make the barriers.
   constexpr int kPartialWarp = F::kWarps + 1;
   constexpr int kFrontWarp = F::kWarps + 2;
-  if (warp == kFrontWarp) bring_front(launch, F::kRowBytes);
-  if (warp != kPartialWarp) shared.initialise_barriers(launch, warp);
+  if (warp == kFrontWarp) {
+    bring_front(launch, F::kRowBytes);
+  } else if (warp != kPartialWarp) {
+    shared.initialise_barriers(launch, warp);
+  }
   const int length = launch.has_schedules ? 0 : thread_length(launch, kPartialWarp);
   prefetch_page_table(launch);
   if (launch.has_schedules) {

@@ -72,12 +72,11 @@ struct AttentionLaunch {
   uint32_t chunk_divider = 0;           // attention_divider() of chunk_tokens, and of page_tokens
   uint32_t page_divider = 0;
   AttentionBuffers buffers;
-  int first_slots = 0;         // of the ring: filled at first
-  int calm_slots = 0;          // kept full by a warp that does not hurry
-  bool whole_is_calm = false;  // blocks that all have the same do not hurry
-  int front_tokens = 0;        // of a pair: brought into L2 before the schedule is known
-  int pair_tiles = 0;          // that a pair counts as beside those it has
-  float score_scale = 0.0f;    // of scores whose exponential is to the base 2
+  int calm_slots = 0;         // of the ring, that a warp keeps full which is not late
+  float warp_tile_ns = 0.0f;  // what a tile is to take all blocks together, times a block's warps
+  int front_tokens = 0;       // of a pair: brought into L2 before the schedule is known
+  int pair_tiles = 0;         // that a pair counts as beside those it has
+  float score_scale = 0.0f;   // of scores whose exponential is to the base 2
   bool output_is_f32 = false;
   // [blocks][kAttentionScheduleBytes], or nothing: where blocks leave what they take, or have it
   // from.

@@ -28,9 +28,6 @@ namespace gapless::device {
 
 // A piece is made a multiple of the longest pair where an equal share is at least this part of it.
 inline constexpr float kWholePairShare = 0.85f;
-// Of an equal share of all tiles: what a block may have and take all of it calmly. The less it is,
-// the more blocks hurry, and memory becomes slower when all do.
-inline constexpr int kCalmPercent = 70;
 struct Schedule;
 
 __device__ __forceinline__ int tiles_of(int tokens) {
@@ -116,7 +113,7 @@ struct alignas(16) Schedule {
   int32_t pair_end;                   // places without a tile behind those of each pair
   int32_t block_places;               // size of a block's piece
   int32_t has_room;                   // 0: the workspace is too small, and nothing is done
-  int32_t calm_tiles;                 // of this block, the first ones: calm_tiles_of()
+  int32_t tile_ns;                    // that a warp of this block may take for one of its tiles
   int32_t begin[kAttentionMaxBatch];  // tiles of a head of all sequences before
   int32_t partial_begin[kAttentionMaxBatch];  // number of its first partial
   int32_t length[kAttentionMaxBatch];
@@ -191,10 +188,10 @@ struct Layout {
   int own_sequence;
   int own_length;
   int own_begin;  // tiles of a head before it
+  int tiles;      // of all heads of all sequences
   int places;     // of all
   int pair_end;
   int block_places;
-  int calm_share;  // tiles that a block takes calmly when it has no more
 
   __device__ Layout(const AttentionLaunch& launch, const Schedule& schedule, int length)
       : thread_sequences((launch.batch + kWarpLanes - 1) / kWarpLanes),
@@ -202,17 +199,18 @@ struct Layout {
     if (thread_sequences > 1)
       length = own_sequence < launch.batch ? schedule.length[own_sequence] : 0;
     own_length = length;
-    int tiles = own_sequence < launch.batch ? tiles_of(length) : 0;
-    int longest = tiles;
+    int own_tiles = own_sequence < launch.batch ? tiles_of(length) : 0;
+    int longest = own_tiles;
     for (int i = 1; i < thread_sequences && own_sequence + i < launch.batch; ++i) {
       const int more = tiles_of(schedule.length[own_sequence + i]);
-      tiles += more;
+      own_tiles += more;
       longest = max(longest, more);
     }
     longest = __reduce_max_sync(~0u, longest);
-    const int tile_end = sum_up_to_lane(tiles);
-    own_begin = tile_end - tiles;
-    cut(launch, __shfl_sync(~0u, tile_end, kWarpLanes - 1) * launch.kv_heads, longest);
+    const int tile_end = sum_up_to_lane(own_tiles);
+    own_begin = tile_end - own_tiles;
+    tiles = __shfl_sync(~0u, tile_end, kWarpLanes - 1) * launch.kv_heads;
+    cut(launch, longest);
   }
   __device__ int place_of(const AttentionLaunch& launch, int sequence, int begin) const {
     return launch.kv_heads * (begin + pair_end * sequence);
@@ -224,7 +222,7 @@ struct Layout {
   }
 
  private:
-  __device__ void cut(const AttentionLaunch& launch, int tiles, int longest) {
+  __device__ void cut(const AttentionLaunch& launch, int longest) {
     const int share = block_share(launch, tiles);
     const int whole_pairs = divide_roughly(share + longest - 1, longest) * longest;
     const bool is_whole = static_cast<float>(share) >= kWholePairShare * whole_pairs;
@@ -233,8 +231,6 @@ struct Layout {
     pair_end = is_whole || is_small ? 0 : launch.pair_tiles;
     places = tiles + pair_end * launch.batch * launch.kv_heads;
     block_places = is_whole ? whole_pairs : block_share(launch, places);
-    const int whole_share = launch.whole_is_calm ? whole_pairs : 0;
-    calm_share = is_whole ? whole_share : share * kCalmPercent / 100;
   }
 };
 
@@ -255,12 +251,13 @@ __device__ inline int front_chunks(const AttentionLaunch& launch, const Schedule
   return min(chunk_in_pair(launch, in_block), pair.chunk_count);
 }
 
-// Blocks have some tiles more or fewer than an equal share, since chunks are not divided. Bytes in
-// flight make up for that: with twice as many on their way, tiles come twice as fast, at the cost
-// of the other blocks. A block that takes this many of its tiles calmly and hurries with the rest
-// needs as long as one that has calm_share tiles and never hurries.
-__device__ __forceinline__ int calm_tiles_of(const Layout& layout, int tiles) {
-  return max(2 * layout.calm_share - tiles, 0);
+// Blocks have some tiles more or fewer than an equal share, since chunks are not divided, and some
+// SMs get less from memory than others. All are to end at one time, that at which so many tiles
+// could have been read: so this is what a warp of a block with `tiles` may take for one of them.
+__device__ __forceinline__ int tile_ns_of(const AttentionLaunch& launch, const Layout& layout,
+                                          int tiles) {
+  const float all_ns = launch.warp_tile_ns * static_cast<float>(layout.tiles);
+  return __float2int_rn(__fdividef(all_ns, static_cast<float>(max(tiles, 1))));
 }
 
 // By a warp: the first chunk that begins at `place` or behind it, and how many tiles are before it.
@@ -326,7 +323,7 @@ __device__ __forceinline__ void take_piece(const AttentionLaunch& launch, Schedu
   if (lane == 0) {
     schedule.pair_end = layout.pair_end;
     schedule.block_places = layout.block_places;
-    schedule.calm_tiles = calm_tiles_of(layout, tiles);
+    schedule.tile_ns = tile_ns_of(launch, layout, tiles);
     schedule.piece.begin = cursor;
   } else if (lane == kWarpLanes / 2) {
     schedule.piece.end = cursor;

@@ -46,6 +46,11 @@ Result<CudaLimits> cuda_limits() {
       device, cudaDevAttrReservedSharedMemoryPerBlock, "reading the GPU's shared memory"));
   limits.l2_bytes = properties.l2CacheSize;
   limits.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  const int64_t clock_khz = GAPLESS_TRY(
+      attribute_of(device, cudaDevAttrMemoryClockRate, "reading the clock of the GPU's memory"));
+  const int64_t bus_bits = GAPLESS_TRY(attribute_of(device, cudaDevAttrGlobalMemoryBusWidth,
+                                                    "reading the width of the GPU's memory"));
+  limits.pin_bytes_per_s = 2e3 * static_cast<double>(clock_khz) * static_cast<double>(bus_bits) / 8;
   return limits;
 }
 

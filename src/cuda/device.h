@@ -25,6 +25,7 @@ struct CudaLimits {
   int64_t shared_reserved_bytes = 0;  // of every block, taken by the system
   int64_t l2_bytes = 0;
   int64_t memory_bytes = 0;
+  double pin_bytes_per_s = 0;  // of the memory, at its clock: more than can be read; 0 if unknown
 };
 
 // Of the present device. An error says why there is none.

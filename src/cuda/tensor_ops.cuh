@@ -102,6 +102,13 @@ __device__ __forceinline__ float power_of_two(float x) {
   return result;
 }
 
+// 1 / x to the last bit or the one before it; for numbers that are not tiny.
+__device__ __forceinline__ float reciprocal(float x) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
 // ---- Barriers of some of a block's warps, by number 1 to 15; `threads` is how many take part.
 
 __device__ __forceinline__ void sync_threads(int barrier, int threads) {
@@ -229,6 +236,15 @@ __device__ __forceinline__ void wait_for_phase(uint32_t barrier, uint32_t parity
     if (is_done) return;
   }
   __trap();
+}
+
+// ---- Time.
+
+// The lower half of the GPU's timer, in nanoseconds.
+__device__ __forceinline__ uint32_t read_timer() {
+  uint32_t ns;
+  asm volatile("mov.u32 %0, %%globaltimer_lo;" : "=r"(ns));
+  return ns;
 }
 
 // ---- The launch before, where this one was allowed to start early.
