@@ -62,12 +62,15 @@ __device__ __forceinline__ void multiply_stages(const MatmulLaunch& launch, cons
   }
 }
 
+// Not of the first warp, for whose barriers all others wait.
+inline constexpr int kRecordingThread = kWarpLanes;
+
 template <bool kIsS8, int kTokenTiles, int kRowParts, RecordLevel kLevel>
 __global__ void __launch_bounds__(kThreads, kTokenTiles < 4 ? 2 : 1)
     matmul_kernel(const __grid_constant__ MatmulLaunch launch) {
   extern __shared__ __align__(128) std::byte memory[];
   const int warp = threadIdx.x / kWarpLanes;
-  RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);
+  RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == kRecordingThread);
   recorder.begin(launch.recorder, DevicePhase::kSetUp);
   const StageRing ring(memory, launch, kPartBytes<kRowParts>);
   if (threadIdx.x == 0) ring.initialise(kStageArrivals<kTokenTiles>);

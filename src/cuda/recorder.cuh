@@ -210,16 +210,6 @@ inline constexpr uint32_t kNoTask = ~0u;
 // Odd: 0 is no reading.
 __device__ __forceinline__ uint32_t read_odd_clock() { return read_clock() | 1; }
 
-// The number of the step, in the lane that records; kNoTask in others.
-__device__ __forceinline__ uint32_t load_step(const RecorderLaunch& launch, bool is_recording) {
-  uint32_t step;
-  asm volatile(
-      "{\n .reg .pred p;\n setp.ne.u32 p, %2, 0;\n mov.u32 %0, -1;\n"
-      " @p ld.relaxed.gpu.global.u32 %0, [%1];\n}"
-      : "=r"(step)
-      : "l"(launch.steps + 1), "r"(uint32_t{is_recording}));
-  return step;
-}
 // Where the block's task is in the buffer, or kNoTask.
 __device__ __forceinline__ uint32_t task_of(const RecorderLaunch& launch, uint32_t step) {
   return step < launch.step_capacity ? step * launch.step_blocks + block_of_step(launch) : kNoTask;
@@ -265,7 +255,8 @@ class BlockRecorder {
   __device__ __forceinline__ void begin(const RecorderLaunch& launch) {
     launch_ = &launch;
     is_recording_ = is_recording_ && launch.buffer != nullptr;
-    step_ = load_step(launch, is_recording_);
+    if (!is_recording_) return;  // the other warps are not held up
+    step_ = load_word(launch.steps + 1);
     const uint32_t before = read_clock();
     begin_ = read_clocks();
     if (low_half(begin_.clock) - before > kMaxAnchorCycles) begin_.ns |= kReadApart;
@@ -294,8 +285,8 @@ class BlockRecorder {
  private:
   bool is_recording_;
   const RecorderLaunch* launch_ = nullptr;
-  uint32_t step_ = 0;     // on its way, until the block has its place
-  ClockPair begin_ = {};  // as long
+  uint32_t step_ = kNoTask;  // on its way, until the block has its place
+  ClockPair begin_ = {};     // as long
   uint32_t task_ = kNoTask;
   uint32_t waited_ = 0;
 };
