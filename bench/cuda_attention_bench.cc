@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "bench/cuda_bench_support.h"
 #include "cuda/attention.h"
 #include "cuda/device.h"
@@ -171,6 +173,7 @@ Case named(Case c, const std::string& lengths) {
            std::to_string(c.chunk_tokens) + (c.starts_early ? " early" : "");
   if (c.tuning.ring_slots > 0) c.name += " slots " + std::to_string(c.tuning.ring_slots);
   if (c.tuning.pair_tiles >= 0) c.name += " pair " + std::to_string(c.tuning.pair_tiles);
+  if (c.tuning.due_share > 0) c.name += fmt::format(" due {:.2f}", c.tuning.due_share);
   return c;
 }
 
@@ -201,6 +204,15 @@ void add_main(std::vector<Case>& cases) {
 
 // How the work may be cut: chunks, what a pair counts as, and bytes in flight.
 void add_tuning(std::vector<Case>& cases) {
+  for (const bool starts_early : {false, true}) {
+    for (const double share : {0.90, 0.92, 0.94, 0.96, 0.98}) {
+      Case c = uniform(DType::kBf16, 16, 4096);
+      c.tuning = {.due_share = share};
+      c.starts_early = starts_early;
+      cases.push_back(named(c, "ctx 4096"));
+      add_ragged(cases, c);
+    }
+  }
   for (const int chunk : {256, 512}) {
     for (const bool starts_early : {false, true}) {
       for (const int slots : {1, 2}) {

@@ -165,10 +165,10 @@ int front_tokens_of(int head_dim) {
 }
 
 // A tile of every warp of a block has `slot_bytes`. Where the pins are not known, all is late.
-float warp_tile_ns_of(int64_t slot_bytes, const CudaLimits& limits) {
+float warp_tile_ns_of(int64_t slot_bytes, const CudaLimits& limits, double due_share) {
   if (limits.pin_bytes_per_s <= 0) return 0.0f;
   return static_cast<float>(1e9 * static_cast<double>(slot_bytes) /
-                            (kDueShare * limits.pin_bytes_per_s));
+                            (due_share * limits.pin_bytes_per_s));
 }
 
 AttentionLaunch launch_of(const CudaAttentionShape& shape, const CudaAttentionConfig& config,
@@ -244,7 +244,8 @@ Result<CudaAttentionConfig> configure_cuda_attention(const CudaAttentionShape& s
                 limits.shared_block_bytes, kRecorderSharedBytes);
   const int slots = config.buffers.ring_slots;
   config.calm_slots = std::clamp(static_cast<int>(kCalmRingBytes / slot_bytes), 1, slots);
-  config.warp_tile_ns = warp_tile_ns_of(slot_bytes, limits);
+  const double due_share = tuning.due_share > 0 ? tuning.due_share : kDueShare;
+  config.warp_tile_ns = warp_tile_ns_of(slot_bytes, limits, due_share);
   return config;
 }
 

@@ -40,6 +40,9 @@ struct CudaAttentionShape {
 struct CudaAttentionTuning {
   int ring_slots = 0;   // tiles of 16 tokens that a warp has in flight at most
   int pair_tiles = -1;  // that a pair counts as beside those it has; -1: we choose
+  // Of the bandwidth of the memory's pins: with what all is to be read. The more, the more warps
+  // are late and have more tiles in flight.
+  double due_share = 0;
 };
 
 struct CudaAttentionArgs {

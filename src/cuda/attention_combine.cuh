@@ -426,8 +426,8 @@ class PairFold {
     for (int i = 0; i < Threads::kCount; ++i) {
       if (!Threads::has_vector(launch, i)) continue;
       const int vector = Threads::vector_of(i);
-      store_partial<F::kHeadDim>(launch, partial, Threads::head_of(vector),
-                                 Threads::dim_of(vector), row_[i]);
+      store_partial<F::kHeadDim>(launch, partial, Threads::head_of(vector), Threads::dim_of(vector),
+                                 row_[i]);
       row_[i] = Merged();
     }
   }
@@ -452,17 +452,6 @@ class PairFold {
   Merged row_[Threads::kCount];
   Merged rows_[Threads::kCount];
 };
-
-__device__ __forceinline__ bool is_phase_done(uint32_t barrier, uint32_t parity) {
-  uint32_t is_done;
-  asm volatile(
-      "{\n .reg .pred p;\n mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
-      " selp.u32 %0, 1, 0, p;\n}"
-      : "=r"(is_done)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return is_done != 0;
-}
 
 // Whether all chunks of the pair that this block does not have are counted in, asked again and
 // again until the block's own chunk is there, which ends the phase. If so, it sees them, and nobody

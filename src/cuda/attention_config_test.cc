@@ -67,6 +67,21 @@ TEST(CudaAttentionConfig, KeepsHalfOfTheRingForThoseInAHurry) {
   EXPECT_EQ(tuned->calm_slots, 1);
 }
 
+// Goal: at the share of the pins' bandwidth that is asked for, a tile of each of a block's 8 warps,
+// 8 KiB each, takes as long as so many bytes do; without knowing the bandwidth everything is late.
+TEST(CudaAttentionConfig, SaysWhenTilesAreDue) {
+  CudaLimits limits = h200_limits();
+  limits.pin_bytes_per_s = 4e12;
+  const Result<CudaAttentionConfig> config =
+      configure_cuda_attention(qwen_shape(), limits, {.due_share = 0.5});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_FLOAT_EQ(config->warp_tile_ns, 65536.0f / 2000.0f);
+  limits.pin_bytes_per_s = 0;
+  const Result<CudaAttentionConfig> unknown = configure_cuda_attention(qwen_shape(), limits);
+  ASSERT_TRUE(unknown) << unknown.error().message;
+  EXPECT_EQ(unknown->warp_tile_ns, 0.0f);
+}
+
 // Goal: the multiplication that stands for a division is right for every number that occurs.
 TEST(CudaAttentionConfig, DividesByMultiplying) {
   for (int divisor = 16; divisor <= 4096; divisor += 16) {

@@ -85,8 +85,9 @@ class Pace {
 
 template <typename F>
 struct SharedMemory {
-  Ring<F> ring;               // of this warp
-  uint32_t queries;           // [query buffers][group_heads][kHeadDim]
+  Ring<F> ring;      // of this warp
+  uint32_t queries;  // [query buffers][group_heads][kHeadDim]
+  uint32_t first_ring_barriers;
   uint32_t query_barriers;    // [query buffers]: queries are there
   uint32_t partial_barriers;  // of the stage
   uint32_t full_barriers;     // [state buffers]: states are there
@@ -106,14 +107,14 @@ struct SharedMemory {
     states = staged + launch.buffers.staged * launch.partial_floats;
     std::byte* last = reinterpret_cast<std::byte*>(states + launch.buffers.state_buffers *
                                                                 state_floats(launch.group_heads));
-    const uint32_t barriers = shared_address(last);
-    query_barriers = barriers + 16 * F::kWarps * slots;
+    first_ring_barriers = shared_address(last);
+    query_barriers = first_ring_barriers + 16 * F::kWarps * slots;
     partial_barriers = query_barriers + 8 * kAttentionMaxQueryBuffers;
     full_barriers = partial_barriers + 8 * kAttentionPartialBarriers;
     free_barriers = full_barriers + 8 * kAttentionMaxStateBuffers;
     schedule = reinterpret_cast<Schedule*>(last + barrier_bytes);
     ring.tiles = shared_address(memory) + 2 * F::kTileBytes * slots * warp;
-    ring.barriers = barriers + 16 * slots * warp;
+    ring.barriers = first_ring_barriers + 16 * slots * warp;
   }
   __device__ static int state_floats(int group_heads) {
     return F::kWarps * (group_heads * (F::kHeadDim + kStatePadFloats) + 2 * kMaxGroup);
@@ -145,8 +146,7 @@ struct SharedMemory {
         initialise_barrier(query_barriers + 8 * number, kCopyArrivals);
       }
     } else if (warp == F::kWarps) {
-      const uint32_t first_ring = query_barriers - 8 * F::kWarps * ring_barriers;
-      if (lane < ring_barriers) initialise_barrier(first_ring + 8 * lane, kCopyArrivals);
+      if (lane < ring_barriers) initialise_barrier(first_ring_barriers + 8 * lane, kCopyArrivals);
     } else if (warp == F::kWarps + 3) {
       if (lane < launch.buffers.state_buffers) {
         initialise_barrier(full_barriers + 8 * lane, F::kTileThreads);
@@ -207,19 +207,6 @@ using MainRecorder = RoleRecorder<F::kLevel, DeviceRole::kMain, false>;
 template <typename F>
 using CombineRecorder = RoleRecorder<F::kLevel, DeviceRole::kCombine, true>;
 
-// At level kTasks: the first keys are there. Before the first chunk, so that the code for chunks is
-// that of the plain form.
-template <typename F>
-__device__ __forceinline__ void record_first_keys(const AttentionLaunch& launch,
-                                                  const SharedMemory<F>& shared, int warp,
-                                                  MainRecorder<F>& recorder) {
-  if (F::kLevel != RecordLevel::kTasks || warp != 0) return;
-  const Walk walk(*shared.schedule);
-  if (walk.is_done()) return;
-  if (walk.cursor().token_count(launch) > 0) wait_for_phase(shared.ring.keys_barrier(0), 0);
-  recorder.phase(DevicePhase::kWork);
-}
-
 template <typename F>
 __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
                                            const SharedMemory<F>& shared, int warp,
@@ -237,7 +224,6 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
   let_next_launch_start();
   Pace pace(launch);
   recorder.phase(DevicePhase::kWaitData);
-  record_first_keys<F>(launch, shared, warp, recorder);
 
   WarpState<F> state;
   TileLane<F> lane = {warp};
@@ -376,6 +362,17 @@ class Combiner {
   int left_ = 0;              // chunks that are not counted in
 };
 
+// At level kTasks, by the first of the combining warps, which has nothing to do yet: waits for the
+// first keys, or for a first chunk without any, so that the warps that take tiles are those of the
+// plain form.
+template <typename F>
+__device__ __forceinline__ void record_first_keys(const SharedMemory<F>& shared,
+                                                  CombineRecorder<F>& recorder) {
+  if (F::kLevel != RecordLevel::kTasks || threadIdx.x / kWarpLanes != F::kWarps) return;
+  wait_for_either(shared.first_ring_barriers, shared.full_barriers);
+  recorder.has_data();
+}
+
 template <typename F>
 __device__ __forceinline__ void combine_chunks(const AttentionLaunch& launch,
                                                const SharedMemory<F>& shared,
@@ -415,7 +412,11 @@ __device__ __forceinline__ void combine_chunks(const AttentionLaunch& launch,
       state_place.advance(launch.buffers.state_buffers);
     }
     combiner.finish(cursor, ends_pair, recorder, is_rehearsal);
-    if (!is_rehearsal) walk.advance(launch, schedule);
+    if (is_rehearsal) {
+      record_first_keys<F>(shared, recorder);
+    } else {
+      walk.advance(launch, schedule);
+    }
     is_rehearsal = false;
   }
 }

@@ -234,6 +234,30 @@ TEST_F(CudaAttentionOnDevice, GivesTheSameBitsWhereverPairsAreCut) {
   }
 }
 
+// Goal: how many tiles are on their way does not change a bit: with warps that are never late, that
+// are late all the time, and that are late here and there.
+TEST_F(CudaAttentionOnDevice, GivesTheSameBitsAtEveryPace) {
+  for (const int head_dim : {64, 128, 256}) {
+    CudaBatchOptions options = ragged_options(4, 8);
+    options.shape.kv.head_dim = head_dim;
+    options.tuning.due_share = 1e-3;
+    Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
+    ASSERT_TRUE(batch) << batch.error().message;
+    const Result<Bytes> expected = batch->run();
+    ASSERT_TRUE(expected) << expected.error().message;
+    for (const double share : {0.3, 0.9, 1.5, 1e6}) {
+      options.tuning.due_share = share;
+      Result<CudaAttentionBatch> other = CudaAttentionBatch::make(options);
+      ASSERT_TRUE(other) << other.error().message;
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        const Result<Bytes> output = other->run(repeat % 2 == 1);
+        ASSERT_TRUE(output) << output.error().message;
+        ASSERT_EQ(*output, *expected) << "head_dim " << head_dim << " share " << share;
+      }
+    }
+  }
+}
+
 TEST_F(CudaAttentionOnDevice, GivesEverySequenceOfARaggedBatchTheBitsItHasAlone) {
   const CudaBatchOptions options = ragged_options(5, 3);
   Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);

@@ -12,8 +12,9 @@
 // The argument is true in one thread of the block; all other threads may call the same functions,
 // or not, and record nothing. Where a role records nothing at a level, the object is empty and its
 // functions do nothing. Every block has a kMain, which begins when the block does; no role waits
-// for another. A role that ends later than kMain says enter() when the block begins, and waited()
-// when the launch before is over: its own phases need not begin then.
+// for another. A role that ends later than kMain says enter() when the block begins, waited() when
+// the launch before is over and has_data() when the block's first data are there: its own phases
+// need not begin then.
 //
 // kPhases: a phase costs a clock read and an 8-byte store that nobody waits for; all lanes run the
 // same instructions and one of them stores, so that nothing branches. The block's place depends on
@@ -84,6 +85,7 @@ class RoleRecorder {
   __device__ __forceinline__ explicit RoleRecorder(bool /*is_recording_lane*/) {}
   __device__ __forceinline__ void enter(const RecorderLaunch&) {}
   __device__ __forceinline__ void waited() {}
+  __device__ __forceinline__ void has_data() {}
   __device__ __forceinline__ void begin(const RecorderLaunch&, DevicePhase, uint32_t = 0) {}
   __device__ __forceinline__ void phase(DevicePhase, uint32_t = 0) {}
   __device__ __forceinline__ void end(const RecorderLaunch&) {}
@@ -112,6 +114,7 @@ class RoleRecorder<RecordLevel::kPhases, kRole, kEndsBlock> {
 
   __device__ __forceinline__ void enter(const RecorderLaunch&) {}
   __device__ __forceinline__ void waited() {}
+  __device__ __forceinline__ void has_data() {}
   // The first phase. Of kMain: the block begins.
   __device__ __forceinline__ void begin(const RecorderLaunch& launch, DevicePhase phase,
                                         uint32_t value = 0) {
@@ -317,29 +320,8 @@ class RoleRecorder<RecordLevel::kTasks, DeviceRole::kMain, true> {
   uint32_t data_ = 0;
 };
 
-// Where another role ends the block, it records the block, and kMain tells it of the first data:
-// it is seen behind the barriers that a block has anyway between its kMain and its end.
-__device__ __forceinline__ uint32_t& shared_data_clock() {
-  __shared__ uint32_t clock;
-  return clock;
-}
-
-template <>
-class RoleRecorder<RecordLevel::kTasks, DeviceRole::kMain, false> {
- public:
-  __device__ __forceinline__ explicit RoleRecorder(bool is_recording_lane)
-      : is_recording_(is_recording_lane) {}
-  __device__ __forceinline__ void begin(const RecorderLaunch&, DevicePhase, uint32_t = 0) {
-    if (is_recording_) shared_data_clock() = 0;
-  }
-  __device__ __forceinline__ void phase(DevicePhase phase, uint32_t = 0) {
-    if (phase == DevicePhase::kWork && is_recording_) shared_data_clock() = read_odd_clock();
-  }
-  __device__ __forceinline__ void end(const RecorderLaunch&) {}
-
- private:
-  bool is_recording_;
-};
+// Where another role ends the block, it records the block, and kMain nothing.
+static_assert(std::is_empty_v<RoleRecorder<RecordLevel::kTasks, DeviceRole::kMain, false>>);
 
 template <>
 class RoleRecorder<RecordLevel::kTasks, DeviceRole::kCombine, true> {
@@ -352,9 +334,10 @@ class RoleRecorder<RecordLevel::kTasks, DeviceRole::kCombine, true> {
     if (phase == DevicePhase::kWaitLaunch) block_.take_place();
   }
   __device__ __forceinline__ void waited() { block_.take_waited(); }
+  __device__ __forceinline__ void has_data() { data_ = read_odd_clock(); }
   // A block without work has not waited yet, and there was no data.
   __device__ __forceinline__ void end(const RecorderLaunch&) {
-    if (block_.has_waited()) return block_.end(shared_data_clock());
+    if (block_.has_waited()) return block_.end(data_);
     block_.take_place();
     wait_for_launch_before();
     block_.take_waited();
@@ -363,6 +346,7 @@ class RoleRecorder<RecordLevel::kTasks, DeviceRole::kCombine, true> {
 
  private:
   BlockRecorder<true> block_;
+  uint32_t data_ = 0;
 };
 
 // ---- From a number to a form.
