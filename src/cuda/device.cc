@@ -13,6 +13,15 @@ Result<int64_t> attribute_of(int device, cudaDeviceAttr attribute, const char* w
   return int64_t{value};
 }
 
+// Two bits a clock on each wire; 0 where a driver does not say it.
+double pin_bytes_per_s_of(int device) {
+  constexpr const char* kWhat = "reading clock and width of the GPU's memory";
+  const Result<int64_t> khz = attribute_of(device, cudaDevAttrMemoryClockRate, kWhat);
+  const Result<int64_t> bits = attribute_of(device, cudaDevAttrGlobalMemoryBusWidth, kWhat);
+  if (!khz || !bits) return 0;
+  return 2e3 * static_cast<double>(*khz) * static_cast<double>(*bits) / 8;
+}
+
 Result<void> check_range(int64_t offset, int64_t bytes, int64_t size) {
   if (offset < 0 || bytes < 0 || offset > size - bytes)
     return fail(ErrorCode::kInvalidInput, "{} bytes at {} of a buffer of {} bytes on the GPU",
@@ -46,11 +55,7 @@ Result<CudaLimits> cuda_limits() {
       device, cudaDevAttrReservedSharedMemoryPerBlock, "reading the GPU's shared memory"));
   limits.l2_bytes = properties.l2CacheSize;
   limits.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
-  const int64_t clock_khz = GAPLESS_TRY(
-      attribute_of(device, cudaDevAttrMemoryClockRate, "reading the clock of the GPU's memory"));
-  const int64_t bus_bits = GAPLESS_TRY(attribute_of(device, cudaDevAttrGlobalMemoryBusWidth,
-                                                    "reading the width of the GPU's memory"));
-  limits.pin_bytes_per_s = 2e3 * static_cast<double>(clock_khz) * static_cast<double>(bus_bits) / 8;
+  limits.pin_bytes_per_s = pin_bytes_per_s_of(device);
   return limits;
 }
 
