@@ -23,8 +23,8 @@ constexpr int64_t kCalmRingBytes = 64 << 10;
 // is known as soon as these bytes would be asked for.
 constexpr int64_t kFrontBytes = 64 << 10;
 // A launch is to end when memory could have brought its bytes at this part of what its pins carry.
-// More than can be read (92 to 95 % on an H200): the less time there is, the more warps hurry, and
-// memory becomes slower when all do.
+// About as much as can be read at best (87 to 95 % on H200s): the less time there is, the more
+// warps hurry, and memory becomes slower when all do.
 constexpr double kDueShare = 0.94;
 constexpr int kLeastStaged = 2;
 constexpr int kLeastQueryBuffers = 2;

@@ -61,7 +61,8 @@ class Pace {
 
   // Once before each tile: whether another one is asked for as soon as it has been taken.
   __device__ bool starts_next(const AttentionLaunch& launch, const Schedule& schedule) {
-    const bool is_late = static_cast<int32_t>(read_timer() - due_) > 0;
+    // One answer for the warp: lanes need not read the timer in the same moment.
+    const bool is_late = __any_sync(~0u, static_cast<int32_t>(read_timer() - due_) > 0);
     due_ += static_cast<uint32_t>(schedule.tile_ns);
     wanted_ = is_late ? launch.buffers.ring_slots : launch.calm_slots;
     if (in_flight_ <= wanted_) return true;

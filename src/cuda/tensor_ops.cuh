@@ -245,7 +245,7 @@ __device__ __forceinline__ void wait_for_phase(uint32_t barrier, uint32_t parity
   __trap();
 }
 
-// Waits for the first phase of one of two barriers, as long as wait_for_phase() does at most.
+// Waits for the first phase of one of two barriers; like wait_for_phase(), not for ever.
 __device__ __forceinline__ void wait_for_either(uint32_t barrier, uint32_t other) {
   constexpr int kMaxTries = 1 << 27;
 #pragma unroll 1
