@@ -111,7 +111,8 @@ struct Merged {
   }
 };
 
-// `vector` is a number in all of the output. A rehearsal does all but store.
+// `vector` is a number in all of the output. What is not stored, of a rehearsal or for a vector
+// that is not there, is worked out all the same.
 template <typename T>
 __device__ __forceinline__ void store_output(const AttentionLaunch& launch, int64_t vector,
                                              const Merged& merged, bool is_stored) {

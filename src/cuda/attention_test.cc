@@ -208,28 +208,37 @@ TEST_F(CudaAttentionOnDevice, AgreesWithTheFormulaForRaggedLengths) {
   }
 }
 
+Result<Bytes> bits_of(const CudaBatchOptions& options) {
+  CudaAttentionBatch batch = GAPLESS_TRY(CudaAttentionBatch::make(options));
+  return batch.run();
+}
+
+// Of five launches, of which two start early; counters are 0 behind them.
+void expect_bits(const CudaBatchOptions& options, const Bytes& expected, const std::string& what) {
+  Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
+  ASSERT_TRUE(batch) << batch.error().message;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    const Result<Bytes> output = batch->run(repeat % 2 == 1);
+    ASSERT_TRUE(output) << output.error().message;
+    ASSERT_EQ(*output, expected) << what;
+  }
+  const Result<std::vector<uint32_t>> counters = batch->counters();
+  ASSERT_TRUE(counters);
+  for (const uint32_t counter : *counters) ASSERT_EQ(counter, 0u);
+}
+
 // Goal: where pairs are cut, who puts them together and when does not change a bit. What a pair
 // counts as moves the cuts, and repeats change who is last.
 TEST_F(CudaAttentionOnDevice, GivesTheSameBitsWhereverPairsAreCut) {
   for (const uint32_t seed : {1u, 2u, 3u}) {
     CudaBatchOptions options = ragged_options(seed, 8);
     options.tuning.pair_tiles = 0;
-    Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
-    ASSERT_TRUE(batch) << batch.error().message;
-    const Result<Bytes> expected = batch->run();
+    const Result<Bytes> expected = bits_of(options);
     ASSERT_TRUE(expected) << expected.error().message;
     for (const int pair_tiles : {1, 4, 7, 30}) {
       options.tuning.pair_tiles = pair_tiles;
-      Result<CudaAttentionBatch> other = CudaAttentionBatch::make(options);
-      ASSERT_TRUE(other) << other.error().message;
-      for (int repeat = 0; repeat < 5; ++repeat) {
-        const Result<Bytes> output = other->run(repeat % 2 == 1);
-        ASSERT_TRUE(output) << output.error().message;
-        ASSERT_EQ(*output, *expected) << "seed " << seed << " pairs + " << pair_tiles;
-      }
-      const Result<std::vector<uint32_t>> counters = other->counters();
-      ASSERT_TRUE(counters);
-      for (const uint32_t counter : *counters) ASSERT_EQ(counter, 0u);
+      expect_bits(options, *expected,
+                  "seed " + std::to_string(seed) + " pairs + " + std::to_string(pair_tiles));
     }
   }
 }
@@ -241,19 +250,12 @@ TEST_F(CudaAttentionOnDevice, GivesTheSameBitsAtEveryPace) {
     CudaBatchOptions options = ragged_options(4, 32);
     options.shape.kv.head_dim = head_dim;
     options.tuning.due_share = 1e-3;
-    Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
-    ASSERT_TRUE(batch) << batch.error().message;
-    const Result<Bytes> expected = batch->run();
+    const Result<Bytes> expected = bits_of(options);
     ASSERT_TRUE(expected) << expected.error().message;
     for (const double share : {0.3, 0.9, 1.5, 1e6}) {
       options.tuning.due_share = share;
-      Result<CudaAttentionBatch> other = CudaAttentionBatch::make(options);
-      ASSERT_TRUE(other) << other.error().message;
-      for (int repeat = 0; repeat < 3; ++repeat) {
-        const Result<Bytes> output = other->run(repeat % 2 == 1);
-        ASSERT_TRUE(output) << output.error().message;
-        ASSERT_EQ(*output, *expected) << "head_dim " << head_dim << " share " << share;
-      }
+      expect_bits(options, *expected,
+                  "head_dim " + std::to_string(head_dim) + " share " + std::to_string(share));
     }
   }
 }

@@ -99,7 +99,9 @@ struct DeviceTask {
   uint32_t begin_clock = 0;      // clock64, read behind it
   uint32_t set_up_and_more = 0;  // see below
   uint32_t waited_clock = 0;     // the launch before is over
-  uint32_t data_clock = 0;       // the first data is there; the same: no wait for it; 0: none came
+  // The first data is there, or has been when the recording lane could look; the same as
+  // waited_clock: no wait for it; 0: none came.
+  uint32_t data_clock = 0;
   uint32_t end_clock = 0;
   uint32_t mark = 0;  // kTaskMark: it ended
 };
