@@ -20,7 +20,7 @@
 #include "cuda/attention_schedule.cuh"
 #include "cuda/attention_state.cuh"
 #include "cuda/attention_tiles.cuh"
-#include "cuda/code_version.h"
+#include "cuda/kernel_start.cuh"
 #include "cuda/recorder.cuh"
 #include "cuda/tensor_ops.cuh"
 
@@ -511,19 +511,12 @@ int attention_blocks_per_sm(const AttentionForm& form, int64_t shared_bytes, int
 
 int attention_launch_kernel(const AttentionForm& form, const AttentionLaunch& launch, int blocks,
                             int64_t shared_bytes, bool starts_early, void* stream) {
-  const Kernel kernel = kernel_of(form);
-  if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
-  config.blockDim = dim3(static_cast<unsigned>(threads_of(form)));
-  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
-  config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &attribute;
-  config.numAttrs = starts_early && runs_sm90_code() ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, launch);
+  return start_kernel(kernel_of(form), launch,
+                      {.blocks = blocks,
+                       .threads = threads_of(form),
+                       .shared_bytes = shared_bytes,
+                       .starts_early = starts_early,
+                       .stream = stream});
 }
 
 }  // namespace gapless

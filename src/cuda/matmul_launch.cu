@@ -15,7 +15,7 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda/code_version.h"
+#include "cuda/kernel_start.cuh"
 #include "cuda/matmul_stages.cuh"
 #include "cuda/matmul_sums.cuh"
 #include "cuda/tensor_ops.cuh"
@@ -129,19 +129,12 @@ int matmul_prepare_kernel(const MatmulForm& form, int64_t shared_bytes) {
 
 int matmul_launch_kernel(const MatmulForm& form, const MatmulLaunch& launch, int64_t shared_bytes,
                          bool starts_early, void* stream) {
-  const Kernel kernel = kernel_of(form, launch.recorder.level);
-  if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(launch.blocks));
-  config.blockDim = dim3(static_cast<unsigned>(kThreads));
-  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
-  config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &attribute;
-  config.numAttrs = starts_early && runs_sm90_code() ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, launch);
+  return start_kernel(kernel_of(form, launch.recorder.level), launch,
+                      {.blocks = launch.blocks,
+                       .threads = kThreads,
+                       .shared_bytes = shared_bytes,
+                       .starts_early = starts_early,
+                       .stream = stream});
 }
 
 }  // namespace gapless

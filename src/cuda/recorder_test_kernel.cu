@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda/code_version.h"
+#include "cuda/kernel_start.cuh"
 #include "cuda/recorder.cuh"
 
 namespace gapless {
@@ -48,20 +48,15 @@ __global__ void recorder_test_kernel(const __grid_constant__ RecorderTestLaunch 
 }  // namespace
 
 int recorder_test_launch_kernel(const RecorderTestLaunch& launch, void* stream) {
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(launch.blocks));
-  config.blockDim = dim3(kWarps * device::kWarpLanes);
-  config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &attribute;
-  config.numAttrs = launch.starts_early && runs_sm90_code() ? 1 : 0;
   using Kernel = void (*)(RecorderTestLaunch);
   const Kernel kernel = device::with_level(launch.level, [](auto constant) -> Kernel {
     return recorder_test_kernel<decltype(constant)::value>;
   });
-  return cudaLaunchKernelEx(&config, kernel, launch);
+  return start_kernel(kernel, launch,
+                      {.blocks = launch.blocks,
+                       .threads = kWarps * device::kWarpLanes,
+                       .starts_early = launch.starts_early,
+                       .stream = stream});
 }
 
 }  // namespace gapless

@@ -9,7 +9,7 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda/code_version.h"
+#include "cuda/kernel_start.cuh"
 #include "cuda/rows_elements.cuh"
 #include "cuda/rows_heads.cuh"
 #include "cuda/rows_norm.cuh"
@@ -26,24 +26,12 @@ using Kernel = void (*)(Launch);
 template <typename Launch>
 int launch_kernel(Kernel<Launch> kernel, int threads, const Launch& launch,
                   const RowsStart& start) {
-  if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
-  cudaLaunchAttribute attributes[2] = {};
-  unsigned count = 0;
-  if (start.starts_early && runs_sm90_code()) {
-    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-  }
-  if (start.cluster_blocks > 1) {
-    attributes[count].id = cudaLaunchAttributeClusterDimension;
-    attributes[count++].val.clusterDim = {static_cast<unsigned>(start.cluster_blocks), 1, 1};
-  }
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(start.blocks));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.stream = static_cast<cudaStream_t>(start.stream);
-  config.attrs = attributes;
-  config.numAttrs = count;
-  return cudaLaunchKernelEx(&config, kernel, launch);
+  return start_kernel(kernel, launch,
+                      {.blocks = start.blocks,
+                       .threads = threads,
+                       .cluster_blocks = start.cluster_blocks,
+                       .starts_early = start.starts_early,
+                       .stream = start.stream});
 }
 
 // Calls `choose` with true or false as a type.
