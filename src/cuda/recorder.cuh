@@ -208,15 +208,9 @@ class RoleRecorder<RecordLevel::kPhases, kRole, kEndsBlock> {
 
 // ---- kTasks.
 
-inline constexpr uint32_t kNoTask = ~0u;
-
 // Odd: 0 is no reading.
 __device__ __forceinline__ uint32_t read_odd_clock() { return read_clock() | 1; }
 
-// Where the block's task is in the buffer, or kNoTask.
-__device__ __forceinline__ uint32_t task_of(const RecorderLaunch& launch, uint32_t step) {
-  return step < launch.step_capacity ? step * launch.step_blocks + block_of_step(launch) : kNoTask;
-}
 // In the last launch of a step, after the step's number was read: when all its blocks were here,
 // the word beside the count has grown by one.
 __device__ __forceinline__ void count_block(const RecorderLaunch& launch) {
@@ -226,24 +220,22 @@ __device__ __forceinline__ void count_block(const RecorderLaunch& launch) {
   asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(launch.steps), "l"(part));
 }
 
-// By lanes that have a task, without a branch. To stay in L2 whatever else comes through it is for
+// By lanes that have a place, without a branch. To stay in L2 whatever else comes through it is for
 // the first half: where the second one does not find it there, the launch ends half a microsecond
 // later.
 template <bool kStaysInL2>
-__device__ __forceinline__ void store_half(const RecorderLaunch& launch, uint32_t task,
-                                           uint32_t half, uint4 words) {
-  std::byte* place = launch.buffer + uint64_t{task} * sizeof(DeviceTask) + half * sizeof(words);
+__device__ __forceinline__ void store_half(std::byte* place, uint4 words) {
   if constexpr (kStaysInL2) {
     asm volatile(
-        "{\n .reg .pred p;\n .reg .b64 policy;\n setp.ne.u32 p, %0, -1;\n"
+        "{\n .reg .pred p;\n .reg .b64 policy;\n setp.ne.u64 p, %0, 0;\n"
         " createpolicy.fractional.L2::evict_last.b64 policy, 1.0;\n"
-        " @p st.global.L2::cache_hint.v4.u32 [%1], {%2, %3, %4, %5}, policy;\n}" ::"r"(task),
-        "l"(place), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w));
+        " @p st.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, policy;\n}" ::"l"(place),
+        "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w));
   } else {
     asm volatile(
-        "{\n .reg .pred p;\n setp.ne.u32 p, %0, -1;\n"
-        " @p st.global.v4.u32 [%1], {%2, %3, %4, %5};\n}" ::"r"(task),
-        "l"(place), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w));
+        "{\n .reg .pred p;\n setp.ne.u64 p, %0, 0;\n"
+        " @p st.global.v4.u32 [%0], {%1, %2, %3, %4};\n}" ::"l"(place),
+        "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w));
   }
 }
 
@@ -266,6 +258,7 @@ class BlockRecorder {
   }
   // The wait for the launch before begins: there is time.
   __device__ __forceinline__ void take_place() {
+    if (!is_recording_) return;
     constexpr uint32_t kHighMask = (1u << (kTaskClockBits - 32)) - 1;
     const uint32_t set_up = (read_clock() - low_half(begin_.clock)) / kSetUpCycles;
     const uint32_t clock_high = high_half(begin_.clock) & kHighMask;
@@ -273,24 +266,27 @@ class BlockRecorder {
     asm("mov.u32 %0, %%smid;" : "=r"(sm));
     const uint32_t more =
         min(set_up, kMaxSetUp) | clock_high << kClockHighShift | sm << kTaskSmShift;
-    task_ = task_of(*launch_, step_);
-    store_half<kIsStream>(
-        *launch_, task_, 0,
-        {low_half(begin_.ns), high_half(begin_.ns), low_half(begin_.clock), more});
-    if (launch_->ends_step && is_recording_) count_block(*launch_);
+    if (step_ < launch_->step_capacity) {
+      const uint64_t task = uint64_t{step_} * launch_->step_blocks + block_of_step(*launch_);
+      std::byte* place = launch_->buffer + task * sizeof(DeviceTask);
+      second_half_ = place + sizeof(uint4);
+      store_half<kIsStream>(
+          place, {low_half(begin_.ns), high_half(begin_.ns), low_half(begin_.clock), more});
+    }
+    if (launch_->ends_step) count_block(*launch_);
   }
   __device__ __forceinline__ bool has_waited() const { return waited_ != 0; }
   __device__ __forceinline__ uint32_t take_waited() { return waited_ = read_odd_clock(); }
   __device__ __forceinline__ void end(uint32_t data_clock) {
-    store_half<false>(*launch_, task_, 1, {waited_, data_clock, read_odd_clock(), kTaskMark});
+    store_half<false>(second_half_, {waited_, data_clock, read_odd_clock(), kTaskMark});
   }
 
  private:
   bool is_recording_;
   const RecorderLaunch* launch_ = nullptr;
-  uint32_t step_ = kNoTask;  // on its way, until the block has its place
-  ClockPair begin_ = {};     // as long
-  uint32_t task_ = kNoTask;
+  uint32_t step_ = 0;     // on its way, until the block has its place
+  ClockPair begin_ = {};  // as long
+  std::byte* second_half_ = nullptr;
   uint32_t waited_ = 0;
 };
 
