@@ -234,14 +234,12 @@ Result<CudaAttentionConfig> configure_cuda_attention(const CudaAttentionShape& s
   if (tuning.ring_slots > 0) config.buffers.ring_slots = tuning.ring_slots;
   config.pair_tiles = tuning.pair_tiles >= 0 ? tuning.pair_tiles : kPairTiles;
   config.grid_limit = limits.sm_count;
-  // A recorded launch has the same ring as the others.
-  const int64_t most_bytes = limits.shared_block_bytes - kRecorderSharedBytes;
-  if (!fit_shared_memory(config, shape, most_bytes))
+  if (!fit_shared_memory(config, shape, limits.shared_block_bytes))
     return fail(ErrorCode::kInvalidInput,
                 "an attention of {} query heads a kv head and head_dim {} needs {} bytes of shared "
-                "memory a block; {} has {}, {} of them for a recorder",
+                "memory a block; {} has {}",
                 group, shape.kv.head_dim, config.shared_bytes, limits.name,
-                limits.shared_block_bytes, kRecorderSharedBytes);
+                limits.shared_block_bytes);
   const int slots = config.buffers.ring_slots;
   config.calm_slots = std::clamp(static_cast<int>(kCalmRingBytes / slot_bytes), 1, slots);
   const double due_share = tuning.due_share > 0 ? tuning.due_share : kDueShare;

@@ -365,24 +365,41 @@ class Combiner {
 
 // At level kTasks, by the first of the combining warps, which has nothing to do yet: waits for the
 // first keys, or for a first chunk without any, so that the warps that take tiles are those of the
-// plain form.
+// plain form. Keys that are there when the launch before is over are seen then, or the rehearsal
+// would be between them and the recorder.
 template <typename F>
-__device__ __forceinline__ void record_first_keys(const SharedMemory<F>& shared,
-                                                  CombineRecorder<F>& recorder) {
-  if (F::kLevel != RecordLevel::kTasks || threadIdx.x / kWarpLanes != F::kWarps) return;
-  wait_for_either(shared.first_ring_barriers, shared.full_barriers);
-  recorder.has_data();
-}
+class FirstKeys {
+ public:
+  __device__ void look(const SharedMemory<F>& shared, CombineRecorder<F>& recorder) {
+    if (!is_mine()) return;
+    were_there_ = is_phase_done(shared.first_ring_barriers, 0);
+    if (were_there_) recorder.had_data();
+  }
+  __device__ void wait(const SharedMemory<F>& shared, CombineRecorder<F>& recorder) const {
+    if (!is_mine() || were_there_) return;
+    wait_for_either(shared.first_ring_barriers, shared.full_barriers);
+    recorder.has_data();
+  }
+
+ private:
+  __device__ static bool is_mine() {
+    return F::kLevel == RecordLevel::kTasks && threadIdx.x / kWarpLanes == F::kWarps;
+  }
+
+  bool were_there_ = false;
+};
 
 template <typename F>
 __device__ __forceinline__ void combine_chunks(const AttentionLaunch& launch,
                                                const SharedMemory<F>& shared,
                                                CombineRecorder<F>& recorder) {
   const Schedule& schedule = *shared.schedule;
-  if (!schedule.has_room || schedule.piece.is_empty()) return;
+  if (!schedule.has_room || schedule.piece.is_empty()) return recorder.end_idle();
   recorder.phase(DevicePhase::kWaitLaunch);
   wait_for_launch_before();
   recorder.waited();
+  FirstKeys<F> first_keys;
+  first_keys.look(shared, recorder);
   let_next_launch_start();
   Walk pairs(schedule);
   for (int i = 0; i < launch.buffers.query_buffers; ++i) start_queries<F>(launch, shared, pairs, i);
@@ -414,12 +431,13 @@ __device__ __forceinline__ void combine_chunks(const AttentionLaunch& launch,
     }
     combiner.finish(cursor, ends_pair, recorder, is_rehearsal);
     if (is_rehearsal) {
-      record_first_keys<F>(shared, recorder);
+      first_keys.wait(shared, recorder);
     } else {
       walk.advance(launch, schedule);
     }
     is_rehearsal = false;
   }
+  recorder.end();
 }
 
 template <typename F>
@@ -427,10 +445,10 @@ __global__ void __launch_bounds__(F::kThreads, 1)
     attention_kernel(const __grid_constant__ AttentionLaunch launch) {
   extern __shared__ __align__(128) std::byte memory[];
   const int warp = threadIdx.x / kWarpLanes;
-  MainRecorder<F> main_recorder(threadIdx.x == 0);
-  main_recorder.begin(launch.recorder, DevicePhase::kSetUp);
-  CombineRecorder<F> combine_recorder(threadIdx.x == F::kTileThreads);
-  combine_recorder.enter(launch.recorder);
+  MainRecorder<F> main_recorder(launch.recorder, threadIdx.x == 0);
+  main_recorder.begin(DevicePhase::kSetUp);
+  CombineRecorder<F> combine_recorder(launch.recorder, threadIdx.x == F::kTileThreads);
+  combine_recorder.enter();
   const SharedMemory<F> shared(memory, launch, warp);
   // Two warps work on the schedule and one brings a front while the others make the barriers.
   constexpr int kPartialWarp = F::kWarps + 1;
@@ -450,11 +468,10 @@ __global__ void __launch_bounds__(F::kThreads, 1)
   }
   if (warp < F::kWarps) {
     take_tiles<F>(launch, shared, warp, main_recorder);
-    main_recorder.end(launch.recorder);
+    main_recorder.end();
   } else {
-    combine_recorder.begin(launch.recorder, DevicePhase::kSetUp);
+    combine_recorder.begin(DevicePhase::kSetUp);
     combine_chunks<F>(launch, shared, combine_recorder);
-    combine_recorder.end(launch.recorder);
   }
 }
 

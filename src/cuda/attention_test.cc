@@ -16,6 +16,7 @@
 #include "cuda/attention_test_support.h"
 #include "cuda/device.h"
 #include "cuda/recorder.h"
+#include "cuda/recorder_test_support.h"
 
 namespace gapless {
 namespace {
@@ -355,6 +356,7 @@ TEST_F(CudaAttentionOnDevice, RecordsItsBlocksAsTasks) {
       const Result<DeviceRecording> recording = recorder->read();
       ASSERT_TRUE(recording) << recording.error().message;
       EXPECT_EQ(recording->step_count, 2);
+      EXPECT_GT(expect_data_in_order(*recording), 0);
       const Trace trace = device_trace(*recording);
       for (const Finding& finding : trace.findings) ADD_FAILURE() << finding.text;
       EXPECT_EQ(trace.tasks.size(), static_cast<size_t>(2 * blocks));

@@ -90,6 +90,7 @@ MatmulLaunch launch_of(const CudaMatmulShape& shape, const CudaMatmulConfig& con
   std::byte* workspace = static_cast<std::byte*>(args.workspace);
   const int tiles = static_cast<int>(cuda_weight_tiles(shape.weights)) * config.form.row_parts;
   const int bricks_per_tile = static_cast<int>(cuda_weight_bricks_per_tile(shape.weights));
+  const int block_bricks = tiles * bricks_per_tile / config.blocks;
   return {.token_map = {},
           .weights = static_cast<const std::byte*>(args.weights),
           .row_scales = args.weight_scales,
@@ -104,9 +105,10 @@ MatmulLaunch launch_of(const CudaMatmulShape& shape, const CudaMatmulConfig& con
           .residual_stride = args.residual_stride,
           .tokens = args.tokens,
           .columns = static_cast<int>(shape.weights.columns),
-          .bricks_per_tile = bricks_per_tile,
           .blocks = config.blocks,
-          .block_bricks = tiles * bricks_per_tile / config.blocks,
+          .tile_bricks = matmul_divisor(bricks_per_tile),
+          .block_bricks = matmul_divisor(block_bricks),
+          .large_block_bricks = matmul_divisor(block_bricks + 1),
           .extra_bricks = tiles * bricks_per_tile % config.blocks,
           .stage_bricks = config.stage_bricks,
           .ring_slots = config.ring_slots,
@@ -154,7 +156,7 @@ void set_stages(CudaMatmulConfig& config, const CudaLimits& limits,
   const int64_t most_of_sm = limits.shared_sm_bytes * 3 / 4;
   const bool takes_sm = tuning.takes_sm || config.form.row_parts > 1;
   const int64_t room = std::min(takes_sm ? most_of_sm : half_sm, limits.shared_block_bytes) -
-                       kRecorderSharedBytes - matmul_shared_bytes(config.form, 1, 0);
+                       matmul_shared_bytes(config.form, 1, 0);
   const int64_t slots = room / matmul_slot_bytes(config.form, config.stage_bricks);
   config.ring_slots =
       tuning.ring_slots > 0
@@ -181,12 +183,11 @@ Result<CudaMatmulConfig> configure_cuda_matmul(const CudaMatmulShape& shape, int
   config.read_ahead_bytes = tuning.read_ahead_kib == 0
                                 ? static_cast<int>(read_ahead_bricks) * kMatmulBrickBytes
                                 : std::max(tuning.read_ahead_kib, 0) << 10;
-  const int64_t needed = config.shared_bytes + kRecorderSharedBytes;
-  if (needed > limits.shared_block_bytes)
+  if (config.shared_bytes > limits.shared_block_bytes)
     return fail(ErrorCode::kInvalidInput,
                 "a matmul of {} tokens with {} stages of {} bricks needs {} bytes of shared memory "
                 "a block; {} has {}",
-                tokens, config.ring_slots, config.stage_bricks, needed, limits.name,
+                tokens, config.ring_slots, config.stage_bricks, config.shared_bytes, limits.name,
                 limits.shared_block_bytes);
   return config;
 }
@@ -254,13 +255,14 @@ Result<void> CudaMatmul::launch(const CudaMatmulArgs& args, CudaStream stream) c
   const CudaMatmulConfig& used = config(args.tokens);
   MatmulLaunch launch = launch_of(shape_, used, args);
   if (has_copy_engine_ && used.form.token_tiles >= kMatmulEngineTokenTiles)
-    GAPLESS_TRY(describe_matmul_tokens({.x = launch.x,
-                                        .stride_bytes = launch.x_stride,
-                                        .tokens = launch.tokens,
-                                        .row_bytes = launch.bricks_per_tile * kMatmulUnitBytes,
-                                        .copied_tokens = used.form.token_tiles * kMatmulTokenTile,
-                                        .copied_bytes = launch.token_stride},
-                                       launch.token_map));
+    GAPLESS_TRY(describe_matmul_tokens(
+        {.x = launch.x,
+         .stride_bytes = launch.x_stride,
+         .tokens = launch.tokens,
+         .row_bytes = static_cast<int>(launch.tile_bricks.divisor) * kMatmulUnitBytes,
+         .copied_tokens = used.form.token_tiles * kMatmulTokenTile,
+         .copied_bytes = launch.token_stride},
+        launch.token_map));
   return check_cuda(
       matmul_launch_kernel(used.form, launch, used.shared_bytes, args.starts_early, stream),
       "launching a matmul");

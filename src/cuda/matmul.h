@@ -74,8 +74,8 @@ struct CudaMatmulConfig {
   int ring_slots = 0;
   int blocks = 0;
   int read_ahead_bytes = 0;
-  bool cuts_tiles = false;   // over blocks, which then exchange sums
-  int64_t shared_bytes = 0;  // beside kRecorderSharedBytes, which a recorded launch needs
+  bool cuts_tiles = false;  // over blocks, which then exchange sums
+  int64_t shared_bytes = 0;
 };
 // With that many tokens.
 Result<CudaMatmulConfig> configure_cuda_matmul(const CudaMatmulShape& shape, int tokens,

@@ -7,7 +7,11 @@
 // registers, and tokens the 8-column one, so that 16 tokens are no padding.
 //
 // Per brick of 8 KiB and 16 tokens a warp issues some 12 instructions that matter; at 4.5 TB/s on
-// 132 SMs there are 1700 issue slots for the eight of them. Everything is about bytes in flight.
+// 132 SMs there are 1700 issue slots for the eight of them. Everything is about bytes in flight,
+// and about code: but for the loop over stages a block runs it once, and what an SM does not have
+// yet takes some six cycles an instruction. So there is one copy of everything, and where others
+// wait (from the launch before to the first product, from the last product to the end) no
+// instruction that could be elsewhere: that was 2 us of a layer with four matmuls.
 
 #include "cuda/matmul_launch.h"
 
@@ -25,19 +29,23 @@ namespace {
 
 using namespace gapless::device;
 
-constexpr int kThreads = (kMatmulWarps + kMatmulCopyWarps) * kWarpLanes;
+constexpr int kObserverWarp = kMatmulWarps + kMatmulCopyWarps;
+template <RecordLevel kLevel>
+constexpr int kThreads = (kObserverWarp + kObserverWarps<kLevel>)*kWarpLanes;
 
 // A multiplying warp.
-template <bool kIsS8, int kTokenTiles, int kRowParts, typename Recorder>
+template <bool kIsS8, int kTokenTiles, int kRowParts, bool kIsObserved, typename Recorder>
 __device__ __forceinline__ void multiply_stages(const MatmulLaunch& launch, const StageRing& ring,
                                                 Recorder& recorder) {
-  WarpSums<kIsS8, kTokenTiles, kRowParts> sums(threadIdx.x / kWarpLanes, threadIdx.x % kWarpLanes);
+  WarpSums<kIsS8, kTokenTiles, kRowParts> sums(ring, threadIdx.x / kWarpLanes,
+                                               threadIdx.x % kWarpLanes);
   StageCursor cursor(launch);
   sums.bring_pieces(launch);
   sums.begin_piece(launch, cursor.tile);
   recorder.phase(DevicePhase::kWaitLaunch);
   wait_for_launch_before();  // token scales and the residual are its results
   recorder.phase(DevicePhase::kWaitData);
+  sums.load_row_scales(launch);
   sums.begin(launch);
   RingSlot place;
   bool begins_piece = true;
@@ -55,34 +63,44 @@ __device__ __forceinline__ void multiply_stages(const MatmulLaunch& launch, cons
     cursor.advance(launch, bricks);
     if (!ends_piece) continue;
     sums.finish(launch, ring, tile, recorder);
-    if (cursor.is_done()) return;
+    if (cursor.is_done()) {
+      recorder.end();
+      if (kIsObserved && threadIdx.x % kWarpLanes == 0) arrive(ring.over());
+      return;
+    }
     sums.release_fold();
     sums.clear();
     sums.begin_piece(launch, cursor.tile);
+    sums.load_row_scales(launch);
   }
 }
 
-// Not of the first warp, for whose barriers all others wait.
-inline constexpr int kRecordingThread = kWarpLanes;
-
 template <bool kIsS8, int kTokenTiles, int kRowParts, RecordLevel kLevel>
-__global__ void __launch_bounds__(kThreads, kTokenTiles < 4 ? 2 : 1)
+__global__ void __launch_bounds__(kThreads<kLevel>, kTokenTiles < 4 ? 2 : 1)
     matmul_kernel(const __grid_constant__ MatmulLaunch launch) {
   extern __shared__ __align__(128) std::byte memory[];
   const int warp = threadIdx.x / kWarpLanes;
-  RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == kRecordingThread);
-  recorder.begin(launch.recorder, DevicePhase::kSetUp);
+  // Not of the first warp, for whose barriers all others wait.
+  RoleRecorder<kLevel, DeviceRole::kMain, false> recorder(launch.recorder,
+                                                          threadIdx.x == kWarpLanes);
+  recorder.begin(DevicePhase::kSetUp);
   const StageRing ring(memory, launch, kPartBytes<kRowParts>);
+  const auto meet = [] {
+    __syncthreads();  // barriers are ready
+    let_next_launch_start();
+  };
+  constexpr bool kIsObserved = kObserverWarps<kLevel> != 0;
+  if (kIsObserved && warp == kObserverWarp) {
+    return observe_block(launch.recorder, ring.full(0), ring.over(), kMatmulWarps, meet);
+  }
   if (threadIdx.x == 0) ring.initialise(kStageArrivals<kTokenTiles>);
-  __syncthreads();
-  let_next_launch_start();
+  meet();
   if (warp == kMatmulWarps) {
     copy_weights<kRowParts, kLevel>(launch, ring);
   } else if (warp > kMatmulWarps) {
     copy_tokens<kTokenTiles>(launch, ring);
   } else {
-    multiply_stages<kIsS8, kTokenTiles, kRowParts>(launch, ring, recorder);
-    recorder.end(launch.recorder);
+    multiply_stages<kIsS8, kTokenTiles, kRowParts, kIsObserved>(launch, ring, recorder);
   }
 }
 
@@ -113,6 +131,10 @@ Kernel kernel_of(const MatmulForm& form, RecordLevel level) {
   });
 }
 
+int threads_of(RecordLevel level) {
+  return with_level(level, [](auto constant) { return kThreads<decltype(constant)::value>; });
+}
+
 }  // namespace
 
 int matmul_prepare_kernel(const MatmulForm& form, int64_t shared_bytes) {
@@ -131,7 +153,7 @@ int matmul_launch_kernel(const MatmulForm& form, const MatmulLaunch& launch, int
                          bool starts_early, void* stream) {
   return start_kernel(kernel_of(form, launch.recorder.level), launch,
                       {.blocks = launch.blocks,
-                       .threads = kThreads,
+                       .threads = threads_of(launch.recorder.level),
                        .shared_bytes = shared_bytes,
                        .starts_early = starts_early,
                        .stream = stream});

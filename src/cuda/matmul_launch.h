@@ -32,9 +32,18 @@ inline constexpr int kMatmulEngineTokenTiles = 4;
 inline constexpr int kMatmulTokenMapBytes = 128;
 inline constexpr int kMatmulTokenMapElement = 4;  // bytes
 
+// A division by it takes four instructions instead of forty (matmul_stages.cuh).
+struct MatmulDivisor {
+  uint32_t divisor = 1;
+  uint32_t multiplier = ~0u;  // (2^32 - 1) / divisor: a product's high half is too small by 1 or 0
+};
+constexpr MatmulDivisor matmul_divisor(int divisor) {
+  return {static_cast<uint32_t>(divisor), ~0u / static_cast<uint32_t>(divisor)};
+}
+
 struct MatmulLaunch {
   alignas(64) std::byte token_map[kMatmulTokenMapBytes] = {};  // of x (matmul_tokens.h), sm_90
-  const std::byte* weights = nullptr;   // [tiles of 128 rows][bricks_per_tile] bricks
+  const std::byte* weights = nullptr;   // [tiles of 128 rows][tile_bricks] bricks
   const float* row_scales = nullptr;    // s8: in the order of the packed rows
   const std::byte* x = nullptr;         // [tokens][x_stride] bytes
   const float* token_scales = nullptr;  // [tokens], or nothing (bf16 only)
@@ -48,16 +57,17 @@ struct MatmulLaunch {
   int64_t residual_stride = 0;             // in elements
   int tokens = 0;
   int columns = 0;  // of the output
-  int bricks_per_tile = 0;
   int blocks = 0;
-  int block_bricks = 0;      // bricks of all (smaller) tiles / blocks, rounded down
-  int extra_bricks = 0;      // what that leaves: the first blocks have one more
-  int stage_bricks = 0;      // copied and waited for together
-  int ring_slots = 0;        // stages in flight
-  int stage_bytes = 0;       // matmul_stage_bytes()
-  int token_stride = 0;      // matmul_token_stride()
-  int read_ahead_bytes = 0;  // of a block's weights beyond the ring, brought into L2
-  bool cuts_tiles = false;   // over blocks
+  MatmulDivisor tile_bricks;         // of a tile
+  MatmulDivisor block_bricks;        // of all (smaller) tiles / blocks, rounded down
+  MatmulDivisor large_block_bricks;  // one more
+  int extra_bricks = 0;              // what that leaves: so many blocks, the first ones, are large
+  int stage_bricks = 0;              // copied and waited for together
+  int ring_slots = 0;                // stages in flight
+  int stage_bytes = 0;               // matmul_stage_bytes()
+  int token_stride = 0;              // matmul_token_stride()
+  int read_ahead_bytes = 0;          // of a block's weights beyond the ring, brought into L2
+  bool cuts_tiles = false;           // over blocks
   bool is_gated = false;
   bool output_is_f32 = false;
   bool residual_is_f32 = false;
@@ -88,9 +98,9 @@ constexpr int matmul_fold_bytes(const MatmulForm& form) {
 constexpr int matmul_slot_bytes(const MatmulForm& form, int stage_bricks) {
   return matmul_stage_bytes(form, stage_bricks) + 16;
 }
-// Shared memory of a block: stages, the epoch with its barrier, sums of warps.
+// Shared memory of a block: stages, the epoch with its barrier, that of the end, sums of warps.
 constexpr int64_t matmul_shared_bytes(const MatmulForm& form, int stage_bricks, int ring_slots) {
-  return int64_t{ring_slots} * matmul_slot_bytes(form, stage_bricks) + 16 + matmul_fold_bytes(form);
+  return int64_t{ring_slots} * matmul_slot_bytes(form, stage_bricks) + 32 + matmul_fold_bytes(form);
 }
 
 // These return a cudaError_t; 0 is success. `stream` is a cudaStream_t.

@@ -38,13 +38,23 @@ __device__ __forceinline__ int block_index(const MatmulLaunch& launch) {
 }
 // Block b has bricks [first_brick(b), first_brick(b + 1)).
 __device__ __forceinline__ int first_brick(const MatmulLaunch& launch, int block) {
-  return launch.block_bricks * block + min(block, launch.extra_bricks);
+  return static_cast<int>(launch.block_bricks.divisor) * block + min(block, launch.extra_bricks);
+}
+__device__ __forceinline__ int divide(int number, const MatmulDivisor& by) {
+  const uint32_t n = static_cast<uint32_t>(number);
+  const uint32_t quotient = __umulhi(n, by.multiplier);
+  return static_cast<int>(n - quotient * by.divisor < by.divisor ? quotient : quotient + 1);
+}
+__device__ __forceinline__ int tile_bricks(const MatmulLaunch& launch) {
+  return static_cast<int>(launch.tile_bricks.divisor);
+}
+__device__ __forceinline__ int tile_of_brick(const MatmulLaunch& launch, int brick) {
+  return divide(brick, launch.tile_bricks);
 }
 __device__ __forceinline__ int block_of_brick(const MatmulLaunch& launch, int brick) {
-  const int large = launch.block_bricks + 1;
-  const int in_large = launch.extra_bricks * large;
-  if (brick < in_large) return brick / large;
-  return launch.extra_bricks + (brick - in_large) / launch.block_bricks;
+  const int in_large = launch.extra_bricks * static_cast<int>(launch.large_block_bricks.divisor);
+  if (brick < in_large) return divide(brick, launch.large_block_bricks);
+  return launch.extra_bricks + divide(brick - in_large, launch.block_bricks);
 }
 
 // Where the rows of a brick lie that are its part in a tile of 128 / kRowParts rows.
@@ -53,7 +63,7 @@ inline constexpr int kPartBytes = kMatmulBrickBytes / kRowParts;
 template <int kRowParts>
 __device__ __forceinline__ const std::byte* part_of_brick(const MatmulLaunch& launch, int tile,
                                                           int k_brick) {
-  const int brick = tile / kRowParts * launch.bricks_per_tile + k_brick;
+  const int brick = tile / kRowParts * tile_bricks(launch) + k_brick;
   return launch.weights + int64_t{brick} * kMatmulBrickBytes +
          tile % kRowParts * kPartBytes<kRowParts>;
 }
@@ -68,21 +78,21 @@ struct StageCursor {
   __device__ explicit StageCursor(const MatmulLaunch& launch) {
     brick = first_brick(launch, block_index(launch));
     end = first_brick(launch, block_index(launch) + 1);
-    tile = brick / launch.bricks_per_tile;
-    k_brick = brick - tile * launch.bricks_per_tile;
+    tile = tile_of_brick(launch, brick);
+    k_brick = brick - tile * tile_bricks(launch);
   }
   __device__ bool is_done() const { return brick == end; }
   __device__ int count(const MatmulLaunch& launch) const {
-    return min(launch.stage_bricks, min(launch.bricks_per_tile - k_brick, end - brick));
+    return min(launch.stage_bricks, min(tile_bricks(launch) - k_brick, end - brick));
   }
   // The stage is the last one of its tile, or of the block.
   __device__ bool ends_piece(const MatmulLaunch& launch, int bricks) const {
-    return k_brick + bricks == launch.bricks_per_tile || brick + bricks == end;
+    return k_brick + bricks == tile_bricks(launch) || brick + bricks == end;
   }
   __device__ void advance(const MatmulLaunch& launch, int bricks) {
     brick += bricks;
     k_brick += bricks;
-    if (k_brick < launch.bricks_per_tile) return;
+    if (k_brick < tile_bricks(launch)) return;
     k_brick = 0;
     ++tile;
   }
@@ -99,9 +109,12 @@ struct RingSlot {
   }
 };
 
+// Whoever fills slots begins with it: they are free at first.
+inline constexpr RingSlot kFreeSlot = {0, 1};
+
 struct StageRing {
   uint32_t stages;
-  uint32_t barriers;  // [slots] full, [slots] free, of the epoch; then the epoch, then the fold
+  uint32_t barriers;  // [slots] full, [slots] free, of the epoch; then the epoch, over, the fold
   int stage_bytes;
   int slots;
   int weight_bytes;
@@ -120,9 +133,11 @@ struct StageRing {
   __device__ uint32_t free(int slot) const { return barriers + 8 * (slots + slot); }
   __device__ uint32_t epoch_barrier() const { return barriers + 16 * slots; }
   __device__ uint32_t epoch() const { return epoch_barrier() + 8; }
-  __device__ uint32_t fold() const { return epoch_barrier() + 16; }
+  __device__ uint32_t over() const { return epoch_barrier() + 16; }  // of a block that is observed
+  __device__ uint32_t fold() const { return epoch_barrier() + 32; }
   __device__ void initialise(int stage_arrivals) const {
     initialise_barrier(epoch_barrier(), 1);
+#pragma unroll 1
     for (int slot = 0; slot < slots; ++slot) {
       initialise_barrier(full(slot), stage_arrivals);
       initialise_barrier(free(slot), kMatmulWarps * kWarpLanes);
@@ -144,6 +159,7 @@ __device__ __forceinline__ void start_weights(const MatmulLaunch& launch, const 
     uint64_t policy;  // weights are read once: they leave L2 before anything else does
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
     announce(ring.full(slot), bytes);
+#pragma unroll 1
     for (int at = 0; at < bytes; at += copy_bytes) {
       asm volatile(
           "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
@@ -164,40 +180,71 @@ __device__ __forceinline__ void start_weights(const MatmulLaunch& launch, const 
 #endif
 }
 
-// By 16 bytes a lane: a bulk copy for each token's few bytes takes 50 ns each to start.
-__device__ __forceinline__ void start_tokens_by_lanes(const MatmulLaunch& launch,
-                                                      const StageRing& ring,
-                                                      const StageCursor& cursor, int slot) {
-  const int lane = threadIdx.x % kWarpLanes;
-  const int bytes = cursor.count(launch) * kMatmulUnitBytes;
-  const int lane_offset = lane % kLanesPerUnit * 16;
-  const std::byte* source = launch.x + int64_t{cursor.k_brick} * kMatmulUnitBytes + lane_offset;
-  for (int token = lane / kLanesPerUnit; token < launch.tokens; token += kMatmulTokenTile) {
-    const uint32_t target = ring.tokens(slot) + token * ring.token_stride + lane_offset;
-    const std::byte* row = source + token * launch.x_stride;
-    for (int at = 0; at < bytes; at += kMatmulUnitBytes) {
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target + at), "l"(row + at)
-                   : "memory");
-    }
-  }
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(ring.full(slot)) : "memory");
-}
+// How a warp copies the tokens of a stage by 16 bytes a lane: a bulk copy for each token's few
+// bytes takes 50 ns each to start. Eight tokens at a time.
+struct TokenLanes {
+  const std::byte* source;  // of the lane: its first token
+  uint32_t target;          // in a stage
+  int tokens;               // from its first one on
 
-template <int kTokenTiles>
-__device__ __forceinline__ void start_tokens(const MatmulLaunch& launch, const StageRing& ring,
-                                             const StageCursor& cursor, int slot) {
-  if constexpr (kLanesCopyTokens<kTokenTiles>) {
-    start_tokens_by_lanes(launch, ring, cursor, slot);
-  } else {
+  __device__ TokenLanes(const MatmulLaunch& launch, const StageRing& ring) {
+    const int lane = threadIdx.x % kWarpLanes;
+    const int token = lane / kLanesPerUnit;
+    const int offset = lane % kLanesPerUnit * 16;
+    source = launch.x + token * launch.x_stride + offset;
+    target = ring.stages + ring.weight_bytes + token * ring.token_stride + offset;
+    tokens = launch.tokens - token;
+    compute_here(source != nullptr && target != 0 && tokens > -kMatmulTokenTile);
+  }
+  __device__ void start(const MatmulLaunch& launch, const StageRing& ring,
+                        const StageCursor& cursor, int slot) const {
+    constexpr int kUnitsTogether = 4;
+    constexpr int kBytesTogether = kUnitsTogether * kMatmulUnitBytes;
+    const std::byte* from = source + cursor.k_brick * kMatmulUnitBytes;
+    uint32_t to = target + slot * ring.stage_bytes;
+#pragma unroll 1
+    for (int left = tokens; left > 0; left -= kMatmulTokenTile) {
+      const std::byte* unit = from;
+      uint32_t unit_to = to;
+#pragma unroll 1
+      for (int units = cursor.count(launch); units > 0; units -= kUnitsTogether) {
+#pragma unroll
+        for (int i = 0; i < kUnitsTogether; ++i) {
+          if (i < units)
+            asm volatile(
+                "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(unit_to + i * kMatmulUnitBytes),
+                "l"(unit + i * kMatmulUnitBytes)
+                : "memory");
+        }
+        unit += kBytesTogether;
+        unit_to += kBytesTogether;
+      }
+      from += kMatmulTokenTile * launch.x_stride;
+      to += kMatmulTokenTile * ring.token_stride;
+    }
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(ring.full(slot))
+                 : "memory");
+  }
+};
+
+// By the copy engine.
+struct TokenEngine {
+  int bytes;
+
+  __device__ TokenEngine(const MatmulLaunch& launch, int token_bytes) : bytes(token_bytes) {
+    bring_tensor_map(launch.token_map);
+  }
+  __device__ void start(const MatmulLaunch& launch, const StageRing& ring,
+                        const StageCursor& cursor, int slot) const {
     if (threadIdx.x % kWarpLanes == 0) {
-      announce(ring.full(slot), kTokenTiles * kMatmulTokenTile * ring.token_stride);
+      announce(ring.full(slot), bytes);
       start_matrix_copy(ring.tokens(slot), launch.token_map,
                         cursor.k_brick * (kMatmulUnitBytes / kMatmulTokenMapElement),
                         ring.full(slot));
     }
     __syncwarp();
   }
-}
+};
 
 // Tells the warps the number of this launch, which all its blocks agree on. The word has the number
 // of launches before in its high half and counts this launch's blocks in the low one; the last
@@ -222,9 +269,10 @@ template <int kRowParts>
 __device__ __forceinline__ void read_ahead(const MatmulLaunch& launch, const StageCursor& next) {
   constexpr int kPart = kPartBytes<kRowParts>;
   const int bricks = min(next.end - next.brick, launch.read_ahead_bytes / kPart);
+#pragma unroll 1
   for (int i = threadIdx.x % kWarpLanes; i < bricks; i += kWarpLanes) {
-    const int tile = (next.brick + i) / launch.bricks_per_tile;
-    const int k_brick = next.brick + i - tile * launch.bricks_per_tile;
+    const int tile = tile_of_brick(launch, next.brick + i);
+    const int k_brick = next.brick + i - tile * tile_bricks(launch);
     prefetch_into_l2(part_of_brick<kRowParts>(launch, tile, k_brick), kPart);
   }
   __syncwarp();
@@ -233,40 +281,51 @@ __device__ __forceinline__ void read_ahead(const MatmulLaunch& launch, const Sta
 // The warp that copies weights. They are asked for before the launch before has ended.
 template <int kRowParts, RecordLevel kLevel>
 __device__ __forceinline__ void copy_weights(const MatmulLaunch& launch, const StageRing& ring) {
-  RoleRecorder<kLevel, DeviceRole::kCopy> recorder(threadIdx.x % kWarpLanes == 0);
-  recorder.begin(launch.recorder, DevicePhase::kReadAhead);
+  RoleRecorder<kLevel, DeviceRole::kCopy> recorder(launch.recorder, threadIdx.x % kWarpLanes == 0);
+  recorder.begin(DevicePhase::kReadAhead);
   StageCursor cursor(launch);
-  for (int slot = 0; slot < ring.slots && !cursor.is_done(); ++slot) {
-    start_weights<kRowParts>(launch, ring, cursor, slot);
-    cursor.advance(launch, cursor.count(launch));
-  }
-  read_ahead<kRowParts>(launch, cursor);
-  recorder.phase(DevicePhase::kWaitLaunch);
-  wait_for_launch_before();
-  recorder.phase(DevicePhase::kWork);
-  if (launch.cuts_tiles) publish_epoch(launch, ring);
-  for (RingSlot place; !cursor.is_done(); place.advance(ring.slots)) {
+  RingSlot place = kFreeSlot;
+#pragma unroll 1  // one copy of it: matmul_launch.cu
+  for (int stage = 0;; ++stage) {
+    const bool is_done = cursor.is_done();
+    if (stage == ring.slots || (is_done && stage < ring.slots)) {
+      read_ahead<kRowParts>(launch, cursor);
+      recorder.phase(DevicePhase::kWaitLaunch);
+      wait_for_launch_before();
+      recorder.phase(DevicePhase::kWork);
+      if (launch.cuts_tiles) publish_epoch(launch, ring);
+    }
+    if (is_done) break;
     wait_for_phase(ring.free(place.slot), place.parity);
     start_weights<kRowParts>(launch, ring, cursor, place.slot);
     cursor.advance(launch, cursor.count(launch));
+    place.advance(ring.slots);
   }
-  recorder.end(launch.recorder);
+  recorder.end();
+}
+
+template <typename Tokens>
+__device__ __forceinline__ void copy_all_tokens(const MatmulLaunch& launch, const StageRing& ring,
+                                                const Tokens& tokens) {
+  StageCursor cursor(launch);
+  compute_here(cursor.brick <= cursor.end && cursor.k_brick >= 0);
+  wait_for_launch_before();
+#pragma unroll 1
+  for (RingSlot place = kFreeSlot; !cursor.is_done(); place.advance(ring.slots)) {
+    wait_for_phase(ring.free(place.slot), place.parity);
+    tokens.start(launch, ring, cursor, place.slot);
+    cursor.advance(launch, cursor.count(launch));
+  }
 }
 
 // The warp that copies tokens, which the launch before may have made.
 template <int kTokenTiles>
 __device__ __forceinline__ void copy_tokens(const MatmulLaunch& launch, const StageRing& ring) {
-  StageCursor cursor(launch);
-  if constexpr (!kLanesCopyTokens<kTokenTiles>) bring_tensor_map(launch.token_map);
-  wait_for_launch_before();
-  for (int slot = 0; slot < ring.slots && !cursor.is_done(); ++slot) {
-    start_tokens<kTokenTiles>(launch, ring, cursor, slot);
-    cursor.advance(launch, cursor.count(launch));
-  }
-  for (RingSlot place; !cursor.is_done(); place.advance(ring.slots)) {
-    wait_for_phase(ring.free(place.slot), place.parity);
-    start_tokens<kTokenTiles>(launch, ring, cursor, place.slot);
-    cursor.advance(launch, cursor.count(launch));
+  if constexpr (kLanesCopyTokens<kTokenTiles>) {
+    copy_all_tokens(launch, ring, TokenLanes(launch, ring));
+  } else {
+    const int bytes = kTokenTiles * kMatmulTokenTile * ring.token_stride;
+    copy_all_tokens(launch, ring, TokenEngine(launch, bytes));
   }
 }
 

@@ -53,6 +53,13 @@ __device__ __forceinline__ void multiply_step(int32_t (&c)[4], const uint4& a, u
       : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
+// It stays where it stands among the waits.
+__device__ __forceinline__ float load_constant(const float* source) {
+  float value;
+  asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(source));
+  return value;
+}
+
 // Two sums and the launch they are of, each pair in one access.
 struct MarkedSums {
   uint64_t first;
@@ -90,9 +97,12 @@ class WarpSums {
  public:
   using Sum = std::conditional_t<kIsS8, int32_t, float>;
 
-  __device__ WarpSums(int warp, int lane)
+  __device__ WarpSums(const StageRing& ring, int warp, int lane)
       : warp_(warp % kRowWarps), turn_(warp / kRowWarps), lane_(lane) {
     clear();
+    lane_weights_ = ring.stages + warp_ * (kMatmulBrickBytes / kMatmulWarps) + lane_ * 16;
+    lane_tokens_ = ring.stages + ring.weight_bytes + lane_ / 4 * ring.token_stride + lane_ % 4 * 16;
+    compute_here(lane_weights_ != 0 && lane_tokens_ != 0);
   }
 
   __device__ void clear() {
@@ -103,7 +113,23 @@ class WarpSums {
     }
   }
 
-  // Where there are registers for them, scales are on their way long before the sums are complete.
+  // Ahead of a piece of this tile.
+  __device__ void begin_piece(const MatmulLaunch& launch, int tile) {
+    const int begin = tile * tile_bricks(launch);
+    first_block_ = block_of_brick(launch, begin);
+    last_block_ = block_of_brick(launch, begin + tile_bricks(launch) - 1);
+    scales_begin_ = tile * kTileRows + warp_ * 16 + lane_ / 4;
+  }
+  // Behind the wait for the launch before, and long before the sums are complete. (Ahead of it
+  // matmuls take 0.1 us longer, behind their first stage 0.7: it takes long when all memory is
+  // busy.)
+  __device__ void load_row_scales(const MatmulLaunch& launch) {
+    if constexpr (kIsS8) {
+      row_scales_[0] = load_constant(launch.row_scales + scales_begin_);
+      row_scales_[1] = load_constant(launch.row_scales + scales_begin_ + 8);
+    }
+  }
+  // Where there are registers for them.
   __device__ void begin(const MatmulLaunch& launch) {
     if (kHasRoomForScales) load_token_scales(launch);
   }
@@ -118,27 +144,17 @@ class WarpSums {
       }
     }
   }
-  // What is needed at the end of a piece of this tile, ahead of it.
-  __device__ void begin_piece(const MatmulLaunch& launch, int tile) {
-    const int begin = tile * launch.bricks_per_tile;
-    first_block_ = block_of_brick(launch, begin);
-    last_block_ = block_of_brick(launch, begin + launch.bricks_per_tile - 1);
-    if constexpr (kIsS8) {
-      const float* scales = launch.row_scales + tile * kTileRows + warp_ * 16 + lane_ / 4;
-      row_scales_[0] = __ldg(scales);
-      row_scales_[1] = __ldg(scales + 8);
-    }
-  }
 
   // Once, before anything else is asked of memory: the lines in which this block will look for
   // others' pieces. Whoever looks for them when they are not in L2 waits for memory, behind all
   // that the next launch reads ahead by then: up to 5 us.
   __device__ void bring_pieces(const MatmulLaunch& launch) const {
     const int last_brick = first_brick(launch, block_index(launch) + 1) - 1;
-    const int tile = last_brick / launch.bricks_per_tile;
-    const int tile_begin = tile * launch.bricks_per_tile;
+    const int tile = tile_of_brick(launch, last_brick);
+    const int tile_begin = tile * tile_bricks(launch);
     if (turn_ != 0 || block_of_brick(launch, tile_begin) != block_index(launch)) return;
-    const int last = block_of_brick(launch, tile_begin + launch.bricks_per_tile - 1);
+    const int last = block_of_brick(launch, tile_begin + tile_bricks(launch) - 1);
+#pragma unroll 1
     for (int block = block_index(launch) + 1; block <= last; ++block) {
 #pragma unroll 1
       for (int i = 0; i < kPieceVectors; ++i) {
@@ -151,15 +167,28 @@ class WarpSums {
   __device__ __forceinline__ void add_stage(const StageRing& ring, int slot, int k_brick,
                                             int bricks) {
     const int first = (turn_ - k_brick) & (kRowParts - 1);
-#pragma unroll(kTokenTiles < 4 ? 4 : 8 / kTokenTiles)
-    for (int brick = first; brick < bricks; brick += kRowParts) add_brick(ring, slot, brick);
+    int left = (bricks - first + kRowParts - 1) / kRowParts;
+    uint32_t weights = lane_weights_ + slot * ring.stage_bytes + first * kPartBytes<kRowParts>;
+    uint32_t tokens = lane_tokens_ + slot * ring.stage_bytes + first * kMatmulUnitBytes;
+    asm volatile("" : "+r"(left));  // once, and not in another way for each loop
+#pragma unroll 1
+    for (; left >= kBricksTogether; left -= kBricksTogether) {
+#pragma unroll
+      for (int i = 0; i < kBricksTogether; ++i) {
+        add_brick(ring, weights + i * kBrickStep, tokens + i * kUnitStep);
+      }
+      weights += kBricksTogether * kBrickStep;
+      tokens += kBricksTogether * kUnitStep;
+    }
+#pragma unroll 1
+    for (; left > 0; --left) {
+      add_brick(ring, weights, tokens);
+      weights += kBrickStep;
+      tokens += kUnitStep;
+    }
   }
   // One brick: two steps of 32 bytes of k. A lane's 16 bytes of a token serve both.
-  __device__ void add_brick(const StageRing& ring, int slot, int brick) {
-    const uint32_t weights = ring.weights(slot) + brick * kPartBytes<kRowParts> +
-                             warp_ * (kMatmulBrickBytes / kMatmulWarps) + lane_ * 16;
-    const uint32_t tokens = ring.tokens(slot) + lane_ / 4 * ring.token_stride +
-                            brick * kMatmulUnitBytes + lane_ % 4 * 16;
+  __device__ void add_brick(const StageRing& ring, uint32_t weights, uint32_t tokens) {
     const uint4 first = load_shared_vector(weights);
     const uint4 second = load_shared_vector(weights + 16 * kWarpLanes);
 #pragma unroll
@@ -204,6 +233,9 @@ class WarpSums {
  private:
   static constexpr int kRowWarps = kMatmulWarps / kRowParts;
   static constexpr int kTileRows = kMatmulTileRows / kRowParts;
+  static constexpr int kBricksTogether = kTokenTiles < 4 ? 4 : 8 / kTokenTiles;
+  static constexpr int kBrickStep = kRowParts * kPartBytes<kRowParts>;
+  static constexpr int kUnitStep = kRowParts * kMatmulUnitBytes;
   static constexpr int kFoldBarrier = 1;
   // What is read together, so that its latency is waited for once: some pieces, or part of one.
   static constexpr int kPieceVectors = 2 * kTokenTiles;
@@ -384,10 +416,13 @@ class WarpSums {
   int warp_;  // of the tile: 16 rows each
   int turn_;  // among those with the same rows
   int lane_;
+  uint32_t lane_weights_;  // where the lane's 16 bytes of the first slot begin
+  uint32_t lane_tokens_;
   int first_block_ = 0;  // of those that have pieces of the present tile
   int last_block_ = 0;
   Sum sums_[kTokenTiles][4];
   float token_scales_[kTokenTiles][2];
+  int scales_begin_ = 0;
   float row_scales_[2] = {1.0f, 1.0f};
   uint32_t residuals_[kTokenTiles][2][2] = {};  // [tile][token][row], bits
 };

@@ -13,6 +13,7 @@
 
 #include "cuda/matmul_test_support.h"
 #include "cuda/recorder.h"
+#include "cuda/recorder_test_support.h"
 
 namespace gapless {
 namespace {
@@ -362,12 +363,16 @@ void expect_complete(const BlockRecord& block, uint32_t step) {
 }
 
 TEST_F(CudaMatmulOnDevice, LaunchesThatRecordTasksComputeTheSameAndSayWhenTheyRan) {
-  for (const DType dtype : {DType::kBf16, DType::kS8}) {
-    Result<CudaMatmulRun> run = CudaMatmulRun::make(case_of(dtype, 1040, 5120, false, 16));
+  for (const int form : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    const int tokens = form % 2 == 0 ? 16 : 40;
+    const DType dtype = form % 4 < 2 ? DType::kBf16 : DType::kS8;
+    CudaMatmulCase c = case_of(dtype, 1040, 5120, false, tokens);
+    c.tuning.row_parts = 1 + form / 4;
+    Result<CudaMatmulRun> run = CudaMatmulRun::make(c);
     ASSERT_TRUE(run) << run.error().message;
     const Result<Bytes> expected = run->run();
     ASSERT_TRUE(expected) << expected.error().message;
-    const int blocks = run->matmul().config(16).blocks;
+    const int blocks = run->matmul().config(tokens).blocks;
     const Result<CudaRecorder> recorder =
         CudaRecorder::make({{.name = "matmul", .blocks = blocks}}, 2, RecordLevel::kTasks);
     ASSERT_TRUE(recorder) << recorder.error().message;
@@ -380,6 +385,7 @@ TEST_F(CudaMatmulOnDevice, LaunchesThatRecordTasksComputeTheSameAndSayWhenTheyRa
     ASSERT_TRUE(run->output().copy_to_host(output.data(), static_cast<int64_t>(output.size())));
     EXPECT_EQ(output, *expected);
     EXPECT_EQ(recording->step_count, 2);
+    EXPECT_EQ(expect_data_in_order(*recording), 2 * blocks);
     const Trace trace = device_trace(*recording);
     EXPECT_TRUE(trace.findings.empty());
     EXPECT_EQ(trace.tasks.size(), static_cast<size_t>(2 * blocks));

@@ -2,19 +2,19 @@
 //
 // RoleRecorder: how a role of a block records its phases (cuda/recorder_launch.h). In a kernel:
 //
-//   RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);  // lane 0 of a warp
-//   recorder.begin(launch.recorder, DevicePhase::kSetUp);                // at entry
+//   RoleRecorder<kLevel, DeviceRole::kMain> recorder(launch.recorder, threadIdx.x == 0);
+//   recorder.begin(DevicePhase::kSetUp);       // at entry
 //   recorder.phase(DevicePhase::kWaitLaunch);  // what was before ends here
 //   wait_for_launch_before();
 //   recorder.phase(DevicePhase::kWork, tile);
-//   recorder.end(launch.recorder);             // the last statement of the role
+//   recorder.end();                            // the last statement of the role
 //
-// The argument is true in one thread of the block; all other threads may call the same functions,
-// or not, and record nothing. Where a role records nothing at a level, the object is empty and its
-// functions do nothing. Every block has a kMain, which begins when the block does; no role waits
-// for another. A role that ends later than kMain says enter() when the block begins, waited() when
-// the launch before is over and has_data() when the block's first data are there: its own phases
-// need not begin then.
+// The last argument is true in one thread of the block, lane 0 of a warp; all other threads may
+// call the same functions, or not, and record nothing. Where a role records nothing at a level, the
+// object is empty and its functions do nothing. Every block has a kMain, which begins when the
+// block does; no role waits for another. A role that ends later than kMain says enter() when the
+// block begins, waited() when the launch before is over and has_data() when the block's first data
+// are there, or had_data() if they were before: its own phases need not begin then.
 //
 // kPhases: a phase costs a clock read and an 8-byte store that nobody waits for; all lanes run the
 // same instructions and one of them stores, so that nothing branches. The block's place depends on
@@ -23,9 +23,11 @@
 // only then: it begins when that wait may be over). What was recorded until then stays in
 // registers, and is stored with kMain's header. From there on the object is three registers.
 //
-// kTasks: one lane records for the block, that of the role which ends last (kEndsBlock): five clock
-// reads, one load whose result is used when the wait for the launch before begins, two stores of 16
-// bytes, and three registers between them.
+// kTasks: one lane records for the block: six clock reads, one load whose result is used when the
+// wait for the launch before begins, a store of 16 bytes and two of 8. It is a lane of the role
+// that ends last (kEndsBlock), or of a warp that does nothing else (observe_block): most of what a
+// block does is done once, from code that the SM does not have, at six cycles an instruction, so
+// that thirty instructions of a recorder among those that others wait for are 0.1 us of the launch.
 //
 // The statements in assembler keep their order among those of the kernel's waits, and have no
 // effect on when the kernel's own loads and stores are.
@@ -82,13 +84,15 @@ __device__ __forceinline__ void store_two_below(uint32_t limit, uint32_t index, 
 template <RecordLevel kLevel, DeviceRole kRole, bool kEndsBlock = kRole == DeviceRole::kMain>
 class RoleRecorder {
  public:
-  __device__ __forceinline__ explicit RoleRecorder(bool /*is_recording_lane*/) {}
-  __device__ __forceinline__ void enter(const RecorderLaunch&) {}
+  __device__ __forceinline__ RoleRecorder(const RecorderLaunch&, bool /*is_recording_lane*/) {}
+  __device__ __forceinline__ void enter() {}
   __device__ __forceinline__ void waited() {}
   __device__ __forceinline__ void has_data() {}
-  __device__ __forceinline__ void begin(const RecorderLaunch&, DevicePhase, uint32_t = 0) {}
+  __device__ __forceinline__ void had_data() {}
+  __device__ __forceinline__ void begin(DevicePhase, uint32_t = 0) {}
   __device__ __forceinline__ void phase(DevicePhase, uint32_t = 0) {}
-  __device__ __forceinline__ void end(const RecorderLaunch&) {}
+  __device__ __forceinline__ void end() {}
+  __device__ __forceinline__ void end_idle() {}
 };
 static_assert(std::is_empty_v<RoleRecorder<RecordLevel::kNone, DeviceRole::kMain>>);
 static_assert(std::is_empty_v<RoleRecorder<RecordLevel::kTasks, DeviceRole::kCopy>>);
@@ -109,17 +113,16 @@ __device__ __forceinline__ uint32_t high_half(uint64_t value) {
 template <DeviceRole kRole, bool kEndsBlock>
 class RoleRecorder<RecordLevel::kPhases, kRole, kEndsBlock> {
  public:
-  __device__ __forceinline__ explicit RoleRecorder(bool is_recording_lane)
-      : is_recording_(is_recording_lane) {}
+  __device__ __forceinline__ RoleRecorder(const RecorderLaunch& launch, bool is_recording_lane)
+      : launch_(launch), is_recording_(is_recording_lane) {}
 
-  __device__ __forceinline__ void enter(const RecorderLaunch&) {}
+  __device__ __forceinline__ void enter() {}
   __device__ __forceinline__ void waited() {}
   __device__ __forceinline__ void has_data() {}
+  __device__ __forceinline__ void had_data() {}
   // The first phase. Of kMain: the block begins.
-  __device__ __forceinline__ void begin(const RecorderLaunch& launch, DevicePhase phase,
-                                        uint32_t value = 0) {
-    launch_ = &launch;
-    is_recording_ = is_recording_ && launch.buffer != nullptr;
+  __device__ __forceinline__ void begin(DevicePhase phase, uint32_t value = 0) {
+    is_recording_ = is_recording_ && launch_.buffer != nullptr;
     kept_count_ = 1;
     if (!is_recording_) return;
     kept_[0] = {tag_of(phase, value), read_clock()};
@@ -141,8 +144,8 @@ class RoleRecorder<RecordLevel::kPhases, kRole, kEndsBlock> {
     ++count_;
   }
 
-  // Nothing may be recorded after it. The launch is the one of begin().
-  __device__ __forceinline__ void end(const RecorderLaunch&) {
+  // Nothing may be recorded after it.
+  __device__ __forceinline__ void end() {
     const uint2 record = {tag_of(DevicePhase::kEnd, 0), read_clock()};
     if (kept_count_ != kIsPlaced) take_place();
     store_two_below(kNoPlace, count_, record_place(min(count_, kPhaseRecords)), record);
@@ -150,6 +153,7 @@ class RoleRecorder<RecordLevel::kPhases, kRole, kEndsBlock> {
     uint32_t* dropped = reinterpret_cast<uint32_t*>(records_ - kRecordsOffset + kDroppedOffset);
     store_word(dropped, count_ - kPhaseRecords);
   }
+  __device__ __forceinline__ void end_idle() { end(); }
 
  private:
   static constexpr uint32_t kPhaseRecords = kRoleRecords - 1;  // the last place is kEnd's
@@ -166,7 +170,7 @@ class RoleRecorder<RecordLevel::kPhases, kRole, kEndsBlock> {
     return static_cast<uint32_t>(phase) | kRecordMark | value << 8;
   }
   __device__ __forceinline__ uint32_t* counter() const {
-    return launch_->steps + uint64_t{block_of_step(*launch_)} * kDeviceRoleCount + kRoleIndex;
+    return launch_.steps + uint64_t{block_of_step(launch_)} * kDeviceRoleCount + kRoleIndex;
   }
   __device__ __forceinline__ std::byte* record_place(uint32_t index) const {
     return records_ + uint64_t{index} * sizeof(DeviceRecord);
@@ -180,10 +184,10 @@ class RoleRecorder<RecordLevel::kPhases, kRole, kEndsBlock> {
     count_ = kNoPlace;
     if (!is_recording_) return;
     store_word(counter(), step_ + 1);
-    if (step_ >= launch_->step_capacity) return;
+    if (step_ >= launch_.step_capacity) return;
     count_ = kept_count;
-    const uint64_t place = uint64_t{step_} * launch_->step_blocks + block_of_step(*launch_);
-    std::byte* header = launch_->buffer + place * kDeviceBlockBytes;
+    const uint64_t place = uint64_t{step_} * launch_.step_blocks + block_of_step(launch_);
+    std::byte* header = launch_.buffer + place * kDeviceBlockBytes;
     records_ = header + kRecordsOffset;
     store_four(records_, {kept_[0].x, kept_[0].y, kept_[1].x, kept_[1].y});
     if constexpr (kRole == DeviceRole::kMain) {
@@ -194,8 +198,8 @@ class RoleRecorder<RecordLevel::kPhases, kRole, kEndsBlock> {
     }
   }
 
+  const RecorderLaunch& launch_;
   bool is_recording_;
-  const RecorderLaunch* launch_ = nullptr;
   // Until the block has its place:
   uint32_t step_ = 0;        // on its way
   uint32_t kept_count_ = 0;  // of phases, or kIsPlaced
@@ -207,6 +211,8 @@ class RoleRecorder<RecordLevel::kPhases, kRole, kEndsBlock> {
 };
 
 // ---- kTasks.
+
+inline constexpr uint32_t kNoTask = ~0u;
 
 // Odd: 0 is no reading.
 __device__ __forceinline__ uint32_t read_odd_clock() { return read_clock() | 1; }
@@ -220,23 +226,35 @@ __device__ __forceinline__ void count_block(const RecorderLaunch& launch) {
   asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(launch.steps), "l"(part));
 }
 
-// By lanes that have a place, without a branch. To stay in L2 whatever else comes through it is for
-// the first half: where the second one does not find it there, the launch ends half a microsecond
+// By lanes that have a task, without a branch. To stay in L2 whatever else comes through it is for
+// the first half: where what comes later does not find it there, the launch ends half a microsecond
 // later.
 template <bool kStaysInL2>
-__device__ __forceinline__ void store_half(std::byte* place, uint4 words) {
+__device__ __forceinline__ void store_first_half(const RecorderLaunch& launch, uint32_t task,
+                                                 uint4 words) {
+  std::byte* place = launch.buffer + uint64_t{task} * sizeof(DeviceTask);
   if constexpr (kStaysInL2) {
     asm volatile(
-        "{\n .reg .pred p;\n .reg .b64 policy;\n setp.ne.u64 p, %0, 0;\n"
+        "{\n .reg .pred p;\n .reg .b64 policy;\n setp.ne.u32 p, %0, -1;\n"
         " createpolicy.fractional.L2::evict_last.b64 policy, 1.0;\n"
-        " @p st.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, policy;\n}" ::"l"(place),
-        "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w));
+        " @p st.global.L2::cache_hint.v4.u32 [%1], {%2, %3, %4, %5}, policy;\n}" ::"r"(task),
+        "l"(place), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w));
   } else {
     asm volatile(
-        "{\n .reg .pred p;\n setp.ne.u64 p, %0, 0;\n"
-        " @p st.global.v4.u32 [%0], {%1, %2, %3, %4};\n}" ::"l"(place),
-        "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w));
+        "{\n .reg .pred p;\n setp.ne.u32 p, %0, -1;\n"
+        " @p st.global.v4.u32 [%1], {%2, %3, %4, %5};\n}" ::"r"(task),
+        "l"(place), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w));
   }
+}
+// At so many bytes of the task.
+template <int kOffset>
+__device__ __forceinline__ void store_two(const RecorderLaunch& launch, uint32_t task,
+                                          uint2 words) {
+  asm volatile(
+      "{\n .reg .pred p;\n setp.ne.u32 p, %0, -1;\n @p st.global.v2.u32 [%1], {%2, %3};\n}" ::"r"(
+          task),
+      "l"(launch.buffer + uint64_t{task} * sizeof(DeviceTask) + kOffset), "r"(words.x),
+      "r"(words.y));
 }
 
 // What the lane that records a block does, whatever its role. kIsStream: what the block reads goes
@@ -244,14 +262,13 @@ __device__ __forceinline__ void store_half(std::byte* place, uint4 words) {
 template <bool kIsStream>
 class BlockRecorder {
  public:
-  __device__ __forceinline__ explicit BlockRecorder(bool is_recording_lane)
-      : is_recording_(is_recording_lane) {}
+  __device__ __forceinline__ BlockRecorder(const RecorderLaunch& launch, bool is_recording_lane)
+      : launch_(launch), is_recording_(is_recording_lane) {}
 
-  __device__ __forceinline__ void begin(const RecorderLaunch& launch) {
-    launch_ = &launch;
-    is_recording_ = is_recording_ && launch.buffer != nullptr;
+  __device__ __forceinline__ void begin() {
+    is_recording_ = is_recording_ && launch_.buffer != nullptr;
     if (!is_recording_) return;  // the other warps are not held up
-    step_ = load_word(launch.steps + 1);
+    step_ = load_word(launch_.steps + 1);
     const uint32_t before = read_clock();
     begin_ = read_clocks();
     if (low_half(begin_.clock) - before > kMaxAnchorCycles) begin_.ns |= kReadApart;
@@ -266,54 +283,47 @@ class BlockRecorder {
     asm("mov.u32 %0, %%smid;" : "=r"(sm));
     const uint32_t more =
         min(set_up, kMaxSetUp) | clock_high << kClockHighShift | sm << kTaskSmShift;
-    if (step_ < launch_->step_capacity) {
-      const uint64_t task = uint64_t{step_} * launch_->step_blocks + block_of_step(*launch_);
-      std::byte* place = launch_->buffer + task * sizeof(DeviceTask);
-      second_half_ = place + sizeof(uint4);
-      store_half<kIsStream>(
-          place, {low_half(begin_.ns), high_half(begin_.ns), low_half(begin_.clock), more});
-    }
-    if (launch_->ends_step) count_block(*launch_);
+    if (step_ < launch_.step_capacity) task_ = step_ * launch_.step_blocks + block_of_step(launch_);
+    store_first_half<kIsStream>(
+        launch_, task_, {low_half(begin_.ns), high_half(begin_.ns), low_half(begin_.clock), more});
+    if (launch_.ends_step) count_block(launch_);
   }
-  __device__ __forceinline__ bool has_waited() const { return waited_ != 0; }
-  __device__ __forceinline__ uint32_t take_waited() { return waited_ = read_odd_clock(); }
-  __device__ __forceinline__ void end(uint32_t data_clock) {
-    store_half<false>(second_half_, {waited_, data_clock, read_odd_clock(), kTaskMark});
+  // When the launch before was over, and when there were data. Once.
+  __device__ __forceinline__ void store_data(uint32_t waited_clock, uint32_t data_clock) {
+    store_two<offsetof(DeviceTask, waited_clock)>(launch_, task_, {waited_clock, data_clock});
+  }
+  __device__ __forceinline__ void end() {
+    store_two<offsetof(DeviceTask, end_clock)>(launch_, task_, {read_odd_clock(), kTaskMark});
   }
 
  private:
+  const RecorderLaunch& launch_;
   bool is_recording_;
-  const RecorderLaunch* launch_ = nullptr;
-  uint32_t step_ = 0;     // on its way, until the block has its place
-  ClockPair begin_ = {};  // as long
-  std::byte* second_half_ = nullptr;
-  uint32_t waited_ = 0;
+  uint32_t step_ = 0;        // on its way, until the block has its place
+  ClockPair begin_ = {};     // as long
+  uint32_t task_ = kNoTask;  // where it is in the buffer
 };
 
 template <>
 class RoleRecorder<RecordLevel::kTasks, DeviceRole::kMain, true> {
  public:
-  __device__ __forceinline__ explicit RoleRecorder(bool is_recording_lane)
-      : block_(is_recording_lane) {}
-  __device__ __forceinline__ void begin(const RecorderLaunch& launch, DevicePhase, uint32_t = 0) {
-    block_.begin(launch);
-  }
+  __device__ __forceinline__ RoleRecorder(const RecorderLaunch& launch, bool is_recording_lane)
+      : block_(launch, is_recording_lane) {}
+  __device__ __forceinline__ void begin(DevicePhase, uint32_t = 0) { block_.begin(); }
   __device__ __forceinline__ void phase(DevicePhase phase, uint32_t = 0) {
     if (phase == DevicePhase::kWaitLaunch) block_.take_place();
-    if (phase != DevicePhase::kWaitData && phase != DevicePhase::kWork) return;
-    const bool is_work = phase == DevicePhase::kWork;
-    if (!block_.has_waited()) {
-      const uint32_t clock = block_.take_waited();
-      if (is_work) data_ = clock;
-    } else if (is_work && data_ == 0) {
-      data_ = read_odd_clock();
-    }
+    if (phase == DevicePhase::kWaitData) waited_ = read_odd_clock();
+    if (phase != DevicePhase::kWork || has_data_) return;
+    has_data_ = true;
+    const uint32_t clock = read_odd_clock();
+    block_.store_data(waited_ != 0 ? waited_ : clock, clock);
   }
-  __device__ __forceinline__ void end(const RecorderLaunch&) { block_.end(data_); }
+  __device__ __forceinline__ void end() { block_.end(); }
 
  private:
   BlockRecorder<false> block_;
-  uint32_t data_ = 0;
+  uint32_t waited_ = 0;
+  bool has_data_ = false;
 };
 
 // Where another role ends the block, it records the block, and kMain nothing.
@@ -322,28 +332,55 @@ static_assert(std::is_empty_v<RoleRecorder<RecordLevel::kTasks, DeviceRole::kMai
 template <>
 class RoleRecorder<RecordLevel::kTasks, DeviceRole::kCombine, true> {
  public:
-  __device__ __forceinline__ explicit RoleRecorder(bool is_recording_lane)
-      : block_(is_recording_lane) {}
-  __device__ __forceinline__ void enter(const RecorderLaunch& launch) { block_.begin(launch); }
-  __device__ __forceinline__ void begin(const RecorderLaunch&, DevicePhase, uint32_t = 0) {}
+  __device__ __forceinline__ RoleRecorder(const RecorderLaunch& launch, bool is_recording_lane)
+      : block_(launch, is_recording_lane) {}
+  __device__ __forceinline__ void enter() { block_.begin(); }
+  __device__ __forceinline__ void begin(DevicePhase, uint32_t = 0) {}
   __device__ __forceinline__ void phase(DevicePhase phase, uint32_t = 0) {
     if (phase == DevicePhase::kWaitLaunch) block_.take_place();
   }
-  __device__ __forceinline__ void waited() { block_.take_waited(); }
-  __device__ __forceinline__ void has_data() { data_ = read_odd_clock(); }
-  // A block without work has not waited yet, and there was no data.
-  __device__ __forceinline__ void end(const RecorderLaunch&) {
-    if (block_.has_waited()) return block_.end(data_);
+  __device__ __forceinline__ void waited() { waited_ = read_odd_clock(); }
+  __device__ __forceinline__ void has_data() { block_.store_data(waited_, read_odd_clock()); }
+  __device__ __forceinline__ void had_data() { block_.store_data(waited_, waited_); }
+  __device__ __forceinline__ void end() { block_.end(); }
+  // Of a block without work: it has not waited yet, and there are no data.
+  __device__ __forceinline__ void end_idle() {
     block_.take_place();
     wait_for_launch_before();
-    block_.take_waited();
-    block_.end(0);
+    block_.store_data(read_odd_clock(), 0);
+    block_.end();
   }
 
  private:
   BlockRecorder<true> block_;
-  uint32_t data_ = 0;
+  uint32_t waited_ = 0;
 };
+
+// Warps of a block that record it beside all others, and shared memory: a barrier for them.
+template <RecordLevel kLevel>
+inline constexpr int kObserverWarps = kLevel == RecordLevel::kTasks ? 1 : 0;
+
+// What such a warp does. Others arrive at `over`, so many in all, with the last thing they do; the
+// first phase of `first_data` ends with the block's first data. `meet` waits for the other warps,
+// behind which barriers may be used.
+template <typename Meet>
+__device__ __forceinline__ void observe_block(const RecorderLaunch& launch, uint32_t first_data,
+                                              uint32_t over, int arrivals, const Meet& meet) {
+  const bool is_recording_lane = threadIdx.x % kWarpLanes == 0;
+  BlockRecorder<false> block(launch, is_recording_lane);
+  block.begin();
+  if (is_recording_lane) initialise_barrier(over, arrivals);
+  meet();
+  if (!is_recording_lane) return;
+  block.take_place();
+  wait_for_launch_before();
+  const uint32_t waited = read_odd_clock();
+  const bool had_data = is_phase_done(first_data, 0);
+  if (!had_data) wait_for_either(first_data, over);
+  block.store_data(waited, had_data ? waited : read_odd_clock());
+  wait_for_phase(over, 0);
+  block.end();
+}
 
 // ---- From a number to a form.
 

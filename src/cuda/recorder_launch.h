@@ -11,7 +11,7 @@
 //
 // kPhases: a record is {tag, clock}, 8 bytes, stored to the block's place in device memory as it is
 // made. Phases of a role follow each other without gaps.
-// kTasks: five clock readings of a block, in 32 bytes and two stores (DeviceTask).
+// kTasks: five clock readings of a block, in 32 bytes and three stores (DeviceTask).
 
 #pragma once
 
@@ -60,9 +60,6 @@ static_assert(sizeof(DeviceRecord) == 8);
 // Of a role, in a block. The last place is kEnd's; phases beyond the others are counted.
 inline constexpr int kRoleRecords = 40;
 
-// Static shared memory of a block of a recorded kernel; less is left for the dynamic part.
-inline constexpr int kRecorderSharedBytes = 128;
-
 struct DeviceBlockHeader {
   uint32_t step = 0;      // number of the step that wrote this, from 1
   uint32_t sm = 0;        // %smid
@@ -93,7 +90,8 @@ inline int record_count(const std::byte* place, int role) {
 }
 
 // A block's place at level kTasks: one sector. Its first half is stored when the wait for the
-// launch before begins, the second one at the end. Clocks of the second half are odd, 0 is none.
+// launch before begins, half of the second one with the first data and the rest at the end. Clocks
+// of the second half are odd, 0 is none.
 struct DeviceTask {
   uint64_t begin_ns = 0;         // global timer when the block began | kReadApart
   uint32_t begin_clock = 0;      // clock64, read behind it

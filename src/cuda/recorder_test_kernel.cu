@@ -23,16 +23,16 @@ template <RecordLevel kLevel>
 __global__ void recorder_test_kernel(const __grid_constant__ RecorderTestLaunch launch) {
   const int warp = threadIdx.x / device::kWarpLanes;
   if (warp == 1) {
-    device::RoleRecorder<kLevel, DeviceRole::kCopy> recorder(threadIdx.x == 32);
-    recorder.begin(launch.recorder, DevicePhase::kReadAhead);
+    device::RoleRecorder<kLevel, DeviceRole::kCopy> recorder(launch.recorder, threadIdx.x == 32);
+    recorder.begin(DevicePhase::kReadAhead);
     spend_cycles(200);
     recorder.phase(DevicePhase::kWaitData, blockIdx.x);
     device::wait_for_launch_before();
-    recorder.end(launch.recorder);
+    recorder.end();
     return;
   }
-  device::RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);
-  recorder.begin(launch.recorder, DevicePhase::kSetUp);
+  device::RoleRecorder<kLevel, DeviceRole::kMain> recorder(launch.recorder, threadIdx.x == 0);
+  recorder.begin(DevicePhase::kSetUp);
   device::let_next_launch_start();
   recorder.phase(DevicePhase::kWaitLaunch);
   device::wait_for_launch_before();
@@ -42,7 +42,7 @@ __global__ void recorder_test_kernel(const __grid_constant__ RecorderTestLaunch 
     recorder.phase(DevicePhase::kWork, i);
     spend_cycles(300);
   }
-  recorder.end(launch.recorder);
+  recorder.end();
 }
 
 }  // namespace

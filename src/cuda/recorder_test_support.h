@@ -11,9 +11,26 @@
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "cuda/recorder.h"
 
 namespace gapless {
+
+// Of a recording of tasks, how many had data. Those came when the launch before was over or later,
+// and before the end.
+inline int expect_data_in_order(const DeviceRecording& recording) {
+  int count = 0;
+  for (size_t at = 0; at < recording.blocks.size(); at += sizeof(DeviceTask)) {
+    DeviceTask task;
+    std::memcpy(&task, recording.blocks.data() + at, sizeof(task));
+    EXPECT_NE(task.waited_clock, 0u);
+    if (task.data_clock == 0) continue;
+    ++count;
+    EXPECT_LE(task.data_clock - task.waited_clock, task.end_clock - task.waited_clock);
+  }
+  return count;
+}
 
 inline constexpr int64_t kMadeTickNs = 32;
 inline constexpr int64_t kMadeOffsetNs = 1'700'000'000'000'000'000 / kMadeTickNs * kMadeTickNs;

@@ -35,8 +35,8 @@ __device__ __forceinline__ void load_eight(float4 (&eight)[2], const T* source) 
 template <typename T, RecordLevel kLevel>
 __global__ void __launch_bounds__(kEmbedThreads)
     embed_kernel(const __grid_constant__ EmbedLaunch launch) {
-  RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);
-  recorder.begin(launch.recorder, DevicePhase::kSetUp);
+  RoleRecorder<kLevel, DeviceRole::kMain> recorder(launch.recorder, threadIdx.x == 0);
+  recorder.begin(DevicePhase::kSetUp);
   const int64_t row = blockIdx.x / launch.row_blocks;
   const int64_t begin = int64_t{blockIdx.x % launch.row_blocks} * kEmbedBlockElements +
                         int64_t{threadIdx.x} * kEmbedElements;
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kEmbedThreads)
     const int64_t end = min(begin + kEmbedElements, launch.hidden);
     for (int64_t i = begin; i < end; ++i) target[i] = static_cast<float>(source[i]);
   }
-  recorder.end(launch.recorder);
+  recorder.end();
 }
 
 // ---- Pairs of rows.
@@ -72,8 +72,8 @@ __device__ __forceinline__ float pair_result(float a, float b) {
 template <PairOp kOp, RecordLevel kLevel>
 __global__ void __launch_bounds__(kPairThreads)
     pair_kernel(const __grid_constant__ PairLaunch launch) {
-  RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);
-  recorder.begin(launch.recorder, DevicePhase::kSetUp);
+  RoleRecorder<kLevel, DeviceRole::kMain> recorder(launch.recorder, threadIdx.x == 0);
+  recorder.begin(DevicePhase::kSetUp);
   const int64_t first = blockIdx.x / launch.row_blocks * launch.stride;
   const int64_t i = int64_t{blockIdx.x % launch.row_blocks} * kPairBlockElements +
                     int64_t{threadIdx.x} * kRowsVectorElements;
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kPairThreads)
   const float4 y = make_float4(pair_result<kOp>(a.x, b.x), pair_result<kOp>(a.y, b.y),
                                pair_result<kOp>(a.z, b.z), pair_result<kOp>(a.w, b.w));
   store_four(launch.y + first, i, launch.columns, is_whole, y);
-  recorder.end(launch.recorder);
+  recorder.end();
 }
 
 }  // namespace gapless::device

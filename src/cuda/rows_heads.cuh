@@ -231,15 +231,15 @@ __device__ __forceinline__ void finish_head(const HeadsLaunch& launch, const War
 template <typename T, int kHeadDim, HeadSteps kSteps, RecordLevel kLevel>
 __global__ void __launch_bounds__(kHeadsWarps* kWarpLanes)
     heads_kernel(const __grid_constant__ HeadsLaunch launch) {
-  RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);
-  recorder.begin(launch.recorder, DevicePhase::kSetUp);
+  RoleRecorder<kLevel, DeviceRole::kMain> recorder(launch.recorder, threadIdx.x == 0);
+  recorder.begin(DevicePhase::kSetUp);
   const WarpHead place(launch);
   const bool is_there = place.head < launch.head_count;
   HeadNeeds<kHeadDim> needs;
   if (is_there) needs.template load<kSteps>(launch, place);
   begin_work(recorder);
   if (is_there) finish_head<T, kHeadDim, kSteps>(launch, place, needs);
-  recorder.end(launch.recorder);
+  recorder.end();
 }
 
 }  // namespace gapless::device

@@ -239,8 +239,8 @@ template <int kVectors, int kParts, bool kHasNorm, bool kIsS8, RecordLevel kLeve
 __device__ __forceinline__ void run_rows(const RowsLaunch& launch) {
   using Row = RowVectors<kVectors, kParts>;
   __shared__ RowTotals<kParts> totals;
-  RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);
-  recorder.begin(launch.recorder, DevicePhase::kSetUp);
+  RoleRecorder<kLevel, DeviceRole::kMain> recorder(launch.recorder, threadIdx.x == 0);
+  recorder.begin(DevicePhase::kSetUp);
   if (launch.lets_next_start) let_next_launch_start();
   totals.template begin<kHasNorm, kIsS8>();
   // A store of 4 bytes to a line that is not in L2 waits for memory, behind all that the next
@@ -268,7 +268,7 @@ __device__ __forceinline__ void run_rows(const RowsLaunch& launch) {
     store_row(launch, x, Bf16Store(launch, Row::row()));
   }
   store_factor<kHasNorm, kIsS8, Row>(launch, totals, scale);
-  recorder.end(launch.recorder);
+  recorder.end();
 }
 
 // Blocks of an SM, which is what registers are limited for.

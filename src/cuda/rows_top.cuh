@@ -96,8 +96,8 @@ __global__ void __launch_bounds__(kTopThreads)
     top_kernel(const __grid_constant__ TopLaunch launch) {
   __shared__ uint64_t keys[kTopWarps];
   __shared__ bool is_last;
-  RoleRecorder<kLevel, DeviceRole::kMain> recorder(threadIdx.x == 0);
-  recorder.begin(launch.recorder, DevicePhase::kSetUp);
+  RoleRecorder<kLevel, DeviceRole::kMain> recorder(launch.recorder, threadIdx.x == 0);
+  recorder.begin(DevicePhase::kSetUp);
   const int64_t row = blockIdx.x / launch.parts;
   const int part = static_cast<int>(blockIdx.x % launch.parts);
   const int64_t begin = part * launch.part_columns;
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kTopThreads)
   }
   __syncthreads();  // is_last is known
   if (is_last && threadIdx.x < kWarpLanes) merge_parts(launch, row, slot);
-  recorder.end(launch.recorder);
+  recorder.end();
 }
 
 }  // namespace gapless::device

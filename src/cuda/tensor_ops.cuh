@@ -255,6 +255,12 @@ __device__ __forceinline__ void wait_for_either(uint32_t barrier, uint32_t other
   __trap();
 }
 
+// What is known when a wait begins is best computed before it, but compilers do it behind, next to
+// where it is needed. A question about it, whose answer is always yes, has to be answered here.
+__device__ __forceinline__ void compute_here(bool is_sane) {
+  if (!is_sane) __trap();
+}
+
 // ---- Time.
 
 // The lower half of the GPU's timer, in nanoseconds. It ticks every 32 of them on an H200, on some
