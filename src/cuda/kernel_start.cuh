@@ -25,7 +25,7 @@ struct KernelStart {
 template <typename Launch>
 int start_kernel(void (*kernel)(Launch), const Launch& launch, const KernelStart& start) {
   if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
-  cudaLaunchAttribute attributes[3] = {};
+  cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
   if (start.starts_early && runs_sm90_code()) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;

@@ -194,7 +194,7 @@ struct TokenLanes {
     source = launch.x + token * launch.x_stride + offset;
     target = ring.stages + ring.weight_bytes + token * ring.token_stride + offset;
     tokens = launch.tokens - token;
-    compute_here(source != nullptr && target != 0 && tokens > -kMatmulTokenTile);
+    compute_here(source != nullptr && static_cast<int>(target) >= 0 && tokens > -kMatmulTokenTile);
   }
   __device__ void start(const MatmulLaunch& launch, const StageRing& ring,
                         const StageCursor& cursor, int slot) const {

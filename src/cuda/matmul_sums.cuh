@@ -102,7 +102,7 @@ class WarpSums {
     clear();
     lane_weights_ = ring.stages + warp_ * (kMatmulBrickBytes / kMatmulWarps) + lane_ * 16;
     lane_tokens_ = ring.stages + ring.weight_bytes + lane_ / 4 * ring.token_stride + lane_ % 4 * 16;
-    compute_here(lane_weights_ != 0 && lane_tokens_ != 0);
+    compute_here(static_cast<int>(lane_weights_ | lane_tokens_) >= 0);
   }
 
   __device__ void clear() {

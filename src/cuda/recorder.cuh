@@ -226,7 +226,7 @@ __device__ __forceinline__ void count_block(const RecorderLaunch& launch) {
   asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(launch.steps), "l"(part));
 }
 
-// By lanes that have a task, without a branch. To stay in L2 whatever else comes through it is for
+// By lanes that have a task. To stay in L2 whatever else comes through it is for
 // the first half: where what comes later does not find it there, the launch ends half a microsecond
 // later.
 template <bool kStaysInL2>
@@ -356,7 +356,7 @@ class RoleRecorder<RecordLevel::kTasks, DeviceRole::kCombine, true> {
   uint32_t waited_ = 0;
 };
 
-// Warps of a block that record it beside all others, and shared memory: a barrier for them.
+// Warps of a block that record it beside all others.
 template <RecordLevel kLevel>
 inline constexpr int kObserverWarps = kLevel == RecordLevel::kTasks ? 1 : 0;
 

@@ -257,6 +257,7 @@ __device__ __forceinline__ void wait_for_either(uint32_t barrier, uint32_t other
 
 // What is known when a wait begins is best computed before it, but compilers do it behind, next to
 // where it is needed. A question about it, whose answer is always yes, has to be answered here.
+// (That an address in shared memory is not 0 is no such question: it begins there before sm_90.)
 __device__ __forceinline__ void compute_here(bool is_sane) {
   if (!is_sane) __trap();
 }

@@ -83,8 +83,10 @@ class CudaDecoder final : public Decoder {
   // (of a first one that does not count).
   Result<std::vector<double>> repeat_step(int count);
   // The same with launches that record; the newest recording is kept for take_recording(). Of many
-  // steps the first ones are recorded: as many as kMaxRecordingBytes hold.
-  Result<std::vector<double>> repeat_step_recorded(int count, RecordLevel level);
+  // steps the first ones are recorded: as many as kMaxRecordingBytes hold. Making a recorder takes
+  // a while, in which clocks fall: `warm_count` plain steps come right before those that count.
+  Result<std::vector<double>> repeat_step_recorded(int count, RecordLevel level,
+                                                   int warm_count = 0);
   Result<DeviceRecording> take_recording();
   // Launches of the last step, in their order, as they were for its lengths.
   std::vector<CudaNode> last_nodes() const;

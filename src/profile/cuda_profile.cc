@@ -27,7 +27,6 @@ using SteadyClock = std::chrono::steady_clock;
 // that no viewer opens in a second.
 constexpr int64_t kMaxTraceBlocks = 100'000;
 constexpr double kWarmSeconds = 0.03;
-constexpr int kWarmSteps = 8;  // in one go
 
 // A layer's pages as the device had them.
 class PagesCopy {
@@ -203,20 +202,17 @@ class CudaProfiler {
     return {};
   }
 
-  // Clocks have risen when steps are timed: a pause lets them fall.
-  Result<void> warm_up() {
-    double warm_seconds = 0.0;
-    while (warm_seconds < kWarmSeconds) {
-      for (const double seconds : GAPLESS_TRY(decoder_.repeat_step(kWarmSteps)))
-        warm_seconds += seconds;
-    }
-    return {};
+  // Steps that come first: clocks take that long to rise after a pause.
+  Result<int> warm_count() {
+    const double seconds = GAPLESS_TRY(decoder_.repeat_step(1)).back();
+    return static_cast<int>(std::clamp(kWarmSeconds / seconds, 1.0, 1000.0));
   }
 
   Result<void> repeat(StepTimes& times) {
-    GAPLESS_TRY(warm_up());
-    const std::vector<double> seconds = GAPLESS_TRY(decoder_.repeat_step(options_.step_count));
-    times.seconds.insert(times.seconds.end(), seconds.begin(), seconds.end());
+    const int warm = GAPLESS_TRY(warm_count());
+    const std::vector<double> seconds =
+        GAPLESS_TRY(decoder_.repeat_step(warm + options_.step_count));
+    times.seconds.insert(times.seconds.end(), seconds.begin() + warm, seconds.end());
     return {};
   }
 
@@ -228,10 +224,10 @@ class CudaProfiler {
     const int64_t round_steps = (options_.step_count + rounds - 1) / rounds;
     const RecordLevel level = options_.records_phases ? RecordLevel::kPhases : RecordLevel::kTasks;
     std::vector<double>& times = result_.recorded.seconds;
+    const int warm = GAPLESS_TRY(warm_count());
     while (std::ssize(times) < options_.step_count) {
-      GAPLESS_TRY(warm_up());
       const std::vector<double> seconds =
-          GAPLESS_TRY(decoder_.repeat_step_recorded(static_cast<int>(round_steps), level));
+          GAPLESS_TRY(decoder_.repeat_step_recorded(static_cast<int>(round_steps), level, warm));
       times.insert(times.end(), seconds.begin(), seconds.end());
     }
     recording_ = GAPLESS_TRY(decoder_.take_recording());
