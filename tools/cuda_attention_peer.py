@@ -5,14 +5,12 @@
 # graph of launches that go round sets of keys and values far larger than L2. `cudnn` and `flash`
 # have dense keys and values: no page table to follow, and all sequences as long as the longest.
 # `flex` is flex_attention over a pool of pages in random order, compiled, with a block mask that
-# names the pages of each sequence; `varlen` is varlen_attn with a block table, where this PyTorch
-# has that. Those two also take ragged lengths, and are first held against f32.
+# names the pages of each sequence; it also takes ragged lengths, and is first held against f32.
 # Needs PyTorch and a GPU; nothing of Gapless needs this.
 #
 # usage: tools/cuda_attention_peer.py [--json FILE] [--all]
 
 import argparse
-import inspect
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -88,7 +86,7 @@ def check(output, query, pools, table, lengths):
 
 
 def flex(query, pools, table, lengths):
-    """A function of (pools, mask) and the mask: heads first, all pages of a pool in a row."""
+    """A function of keys and values, heads first, all pages of a pool in a row."""
     from torch.nn.attention.flex_attention import BlockMask, flex_attention
     batch = len(lengths)
     length = torch.tensor(lengths, device="cuda", dtype=torch.int32)
@@ -119,23 +117,7 @@ def flex(query, pools, table, lengths):
     return attend
 
 
-def varlen(query, pools, table, lengths):
-    from torch.nn.attention.varlen import varlen_attn
-    if "block_table" not in inspect.signature(varlen_attn).parameters:
-        raise RuntimeError(f"varlen_attn of PyTorch {torch.__version__} has no block table")
-    batch = len(lengths)
-    length = torch.tensor(lengths, device="cuda", dtype=torch.int32)
-    begins = torch.arange(batch + 1, device="cuda", dtype=torch.int32)
-    key_begins = torch.nn.functional.pad(length.cumsum(0, dtype=torch.int32), (1, 0))
-
-    def attend(key, value):
-        return varlen_attn(query, key, value, begins, key_begins, 1, max(lengths), enable_gqa=True,
-                           seqused_k=length, block_table=table)
-
-    return attend
-
-
-def measure_paged(dtype, lengths, name, backend):
+def measure_paged(dtype, lengths, name):
     set_bytes = 2 * sum(lengths) * KV_HEADS * HEAD_DIM * 2
     pages = sum(-(-length // PAGE) for length in lengths)
     count = min(max(peer.ROTATED_BYTES // set_bytes + 1, 2), 64)
@@ -143,14 +125,12 @@ def measure_paged(dtype, lengths, name, backend):
     table = pages_of(lengths, pages)
     sets = [tuple(torch.randn((pages, PAGE, KV_HEADS, HEAD_DIM), device="cuda", dtype=dtype)
                   for _ in range(2)) for _ in range(count)]
-    attend = {"flex": flex, "varlen": varlen}[backend](query, sets[0], table, lengths)
-    given = sets
-    if backend == "flex":  # [1][head][token][dim]
-        given = [tuple(pool.reshape(1, -1, KV_HEADS, HEAD_DIM).transpose(1, 2).contiguous()
-                       for pool in pair) for pair in sets]
+    attend = flex(query, sets[0], table, lengths)
+    given = [tuple(pool.reshape(1, -1, KV_HEADS, HEAD_DIM).transpose(1, 2).contiguous()
+                   for pool in pair) for pair in sets]  # [1][head][token][dim]
     with torch.no_grad():
         check(attend(*given[0]), query, sets[0], table, lengths)
-    what = f"{str(dtype).split('.')[-1]} b{len(lengths)} {name} paged, {backend}"
+    what = f"{str(dtype).split('.')[-1]} b{len(lengths)} {name} paged, flex"
     return peer.timed_row(what, lambda i: attend(*given[i % len(given)]),
                           max(len(given), peer.MIN_LAUNCHES), set_bytes)
 
@@ -163,10 +143,9 @@ def cases(has_all):
     for dtype in (torch.float16, torch.bfloat16):
         for backend in DENSE:
             yield "dense", dtype, 16, 4096, backend
-    for backend in ("flex", "varlen"):
-        yield "paged", torch.bfloat16, [4096] * 16, "ctx 4096", backend
-        for seed in (1, 2, 3):
-            yield "paged", torch.bfloat16, ragged(seed), f"ragged 1..4096 ({seed})", backend
+    yield "paged", torch.bfloat16, [4096] * 16, "ctx 4096"
+    for seed in (1, 2, 3):
+        yield "paged", torch.bfloat16, ragged(seed), f"ragged 1..4096 ({seed})"
     if has_all:
         for batch in (1, 4, 16, 64):
             for tokens in (512, 1024, 2048, 4096, 8192, 16384, 32768):

@@ -47,7 +47,7 @@ __device__ __forceinline__ void multiply_stages(const MatmulLaunch& launch, cons
   wait_for_launch_before();  // token scales and the residual are its results
   recorder.phase(DevicePhase::kWaitData);
   sums.load_row_scales(launch);
-  sums.begin(launch);
+  sums.load_token_scales_ahead(launch);
   RingSlot place;
   bool begins_piece = true;
   while (!cursor.is_done()) {

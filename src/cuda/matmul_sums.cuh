@@ -130,7 +130,7 @@ class WarpSums {
     }
   }
   // Where there are registers for them.
-  __device__ void begin(const MatmulLaunch& launch) {
+  __device__ void load_token_scales_ahead(const MatmulLaunch& launch) {
     if (kHasRoomForScales) load_token_scales(launch);
   }
   __device__ void load_token_scales(const MatmulLaunch& launch) {

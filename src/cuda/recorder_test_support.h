@@ -2,7 +2,8 @@
 //
 // MadeRecording: a DeviceRecording of blocks whose true times are known, as a GPU would leave it at
 // either level: a timer that ticks every 32 ns and is ahead of the host, and SM clocks of 1.755 GHz
-// that began at different times, some of them just before their low half wraps.
+// that began at different times, some of them just before their low half wraps. And what
+// is expected of a recording that a GPU made.
 
 #pragma once
 
