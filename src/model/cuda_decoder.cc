@@ -276,9 +276,15 @@ Result<std::vector<double>> CudaDecoder::time_launches(const CudaGraph& graph, i
   return seconds;
 }
 
-Result<std::vector<double>> CudaDecoder::repeat_step(int count) {
+Result<void> CudaDecoder::warm_up(const CudaGraph& plain, int count) {
+  for (int i = 0; i < count; ++i) GAPLESS_TRY(plain.launch(stream_.get()));
+  return synchronize(stream_.get());  // so that the host's launches are beside the steps
+}
+
+Result<std::vector<double>> CudaDecoder::repeat_step(int count, int warm_count) {
   if (!last_form_) return fail(ErrorCode::kInvalidInput, "there is no step to repeat");
   const CudaGraph* graph = GAPLESS_TRY(captured(*last_form_));
+  GAPLESS_TRY(warm_up(*graph, warm_count));
   return time_launches(*graph, count, nullptr);
 }
 
@@ -304,8 +310,7 @@ Result<std::vector<double>> CudaDecoder::repeat_step_recorded(int count, RecordL
   };
   const CudaGraph graph = GAPLESS_TRY(CudaGraph::capture(stream_.get(), start_all));
   const CudaGraph* plain = GAPLESS_TRY(captured(*last_form_));
-  for (int i = 0; i < warm_count; ++i) GAPLESS_TRY(plain->launch(stream_.get()));
-  GAPLESS_TRY(synchronize(stream_.get()));  // so that the host's launches are beside the steps
+  GAPLESS_TRY(warm_up(*plain, warm_count));
   std::vector<double> seconds = GAPLESS_TRY(time_launches(graph, count, &recording.host_steps));
   recording.host_steps.resize(std::min(recording.host_steps.size(), static_cast<size_t>(capacity)));
   recording_.emplace(std::move(recording));

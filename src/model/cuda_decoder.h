@@ -80,11 +80,12 @@ class CudaDecoder final : public Decoder {
   // The last step `count` times again, if nothing else was done with the decoder since: one behind
   // the other and without the host in between: the same rows at the same places, so that every one
   // does the same work. Gives the seconds of each on the device, from the end of the one before it
-  // (of a first one that does not count).
-  Result<std::vector<double>> repeat_step(int count);
-  // The same with launches that record; the newest recording is kept for take_recording(). Of many
-  // steps the first ones are recorded: as many as kMaxRecordingBytes hold. Making a recorder takes
-  // a while, in which clocks fall: `warm_count` plain steps come right before those that count.
+  // (of a first one that does not count). Clocks fall in a pause: `warm_count` steps run, and have
+  // ended, right before those that count.
+  Result<std::vector<double>> repeat_step(int count, int warm_count = 0);
+  // The same with launches that record, but for the warm ones; the newest recording is kept for
+  // take_recording(). Of many steps the first ones are recorded: as many as kMaxRecordingBytes
+  // hold.
   Result<std::vector<double>> repeat_step_recorded(int count, RecordLevel level,
                                                    int warm_count = 0);
   Result<DeviceRecording> take_recording();
@@ -127,6 +128,7 @@ class CudaDecoder final : public Decoder {
   Result<void> run(const StepForm& form, std::span<const StepRow> rows,
                    std::span<const int> head_rows);
   Result<StepResult> read_head(const StepRequest& request);
+  Result<void> warm_up(const CudaGraph& plain, int count);
   Result<std::vector<double>> time_launches(const CudaGraph& graph, int count,
                                             std::vector<HostStep>* host_steps);
 

@@ -202,7 +202,7 @@ class CudaProfiler {
     return {};
   }
 
-  // Steps that come first: clocks take that long to rise after a pause.
+  // Clocks take that long to rise after a pause.
   Result<int> warm_count() {
     const double seconds = GAPLESS_TRY(decoder_.repeat_step(1)).back();
     return static_cast<int>(std::clamp(kWarmSeconds / seconds, 1.0, 1000.0));
@@ -211,8 +211,8 @@ class CudaProfiler {
   Result<void> repeat(StepTimes& times) {
     const int warm = GAPLESS_TRY(warm_count());
     const std::vector<double> seconds =
-        GAPLESS_TRY(decoder_.repeat_step(warm + options_.step_count));
-    times.seconds.insert(times.seconds.end(), seconds.begin() + warm, seconds.end());
+        GAPLESS_TRY(decoder_.repeat_step(options_.step_count, warm));
+    times.seconds.insert(times.seconds.end(), seconds.begin(), seconds.end());
     return {};
   }
 
