@@ -24,7 +24,7 @@
 // registers, and is stored with kMain's header. From there on the object is three registers.
 //
 // kTasks: one lane records for the block: six clock reads, one load whose result is used when the
-// wait for the launch before begins, a store of 16 bytes and two of 8. It is a lane of the role
+// wait for the launch before begins, and two stores of 16 bytes. It is a lane of the role
 // that ends last (kEndsBlock), or of a warp that does nothing else (observe_block): most of what a
 // block does is done once, from code that the SM does not have, at six cycles an instruction, so
 // that thirty instructions of a recorder among those that others wait for are 0.1 us of the launch.
@@ -226,13 +226,10 @@ __device__ __forceinline__ void count_block(const RecorderLaunch& launch) {
   asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(launch.steps), "l"(part));
 }
 
-// By lanes that have a task. To stay in L2 whatever else comes through it is for
-// the first half: where what comes later does not find it there, the launch ends half a microsecond
-// later.
+// By lanes that have a task. To stay in L2 whatever else comes through it is for the first half:
+// where the second does not find it there, the launch ends half a microsecond later.
 template <bool kStaysInL2>
-__device__ __forceinline__ void store_first_half(const RecorderLaunch& launch, uint32_t task,
-                                                 uint4 words) {
-  std::byte* place = launch.buffer + uint64_t{task} * sizeof(DeviceTask);
+__device__ __forceinline__ void store_half(std::byte* place, uint32_t task, uint4 words) {
   if constexpr (kStaysInL2) {
     asm volatile(
         "{\n .reg .pred p;\n .reg .b64 policy;\n setp.ne.u32 p, %0, -1;\n"
@@ -245,16 +242,6 @@ __device__ __forceinline__ void store_first_half(const RecorderLaunch& launch, u
         " @p st.global.v4.u32 [%1], {%2, %3, %4, %5};\n}" ::"r"(task),
         "l"(place), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w));
   }
-}
-// At so many bytes of the task.
-template <int kOffset>
-__device__ __forceinline__ void store_two(const RecorderLaunch& launch, uint32_t task,
-                                          uint2 words) {
-  asm volatile(
-      "{\n .reg .pred p;\n setp.ne.u32 p, %0, -1;\n @p st.global.v2.u32 [%1], {%2, %3};\n}" ::"r"(
-          task),
-      "l"(launch.buffer + uint64_t{task} * sizeof(DeviceTask) + kOffset), "r"(words.x),
-      "r"(words.y));
 }
 
 // What the lane that records a block does, whatever its role. kIsStream: what the block reads goes
@@ -284,16 +271,16 @@ class BlockRecorder {
     const uint32_t more =
         min(set_up, kMaxSetUp) | clock_high << kClockHighShift | sm << kTaskSmShift;
     if (step_ < launch_.step_capacity) task_ = step_ * launch_.step_blocks + block_of_step(launch_);
-    store_first_half<kIsStream>(
-        launch_, task_, {low_half(begin_.ns), high_half(begin_.ns), low_half(begin_.clock), more});
+    place_ = launch_.buffer + uint64_t{task_} * sizeof(DeviceTask);
+    store_half<kIsStream>(
+        place_, task_, {low_half(begin_.ns), high_half(begin_.ns), low_half(begin_.clock), more});
     if (launch_.ends_step) count_block(launch_);
   }
-  // When the launch before was over, and when there were data. Once.
-  __device__ __forceinline__ void store_data(uint32_t waited_clock, uint32_t data_clock) {
-    store_two<offsetof(DeviceTask, waited_clock)>(launch_, task_, {waited_clock, data_clock});
-  }
-  __device__ __forceinline__ void end() {
-    store_two<offsetof(DeviceTask, end_clock)>(launch_, task_, {read_odd_clock(), kTaskMark});
+  // With when the launch before was over, and when there were data.
+  __device__ __forceinline__ void end(uint32_t waited_clock, uint32_t data_clock) {
+    constexpr int kSecondHalf = offsetof(DeviceTask, waited_clock);
+    store_half<false>(place_ + kSecondHalf, task_,
+                      {waited_clock, data_clock, read_odd_clock(), kTaskMark});
   }
 
  private:
@@ -301,7 +288,8 @@ class BlockRecorder {
   bool is_recording_;
   uint32_t step_ = 0;        // on its way, until the block has its place
   ClockPair begin_ = {};     // as long
-  uint32_t task_ = kNoTask;  // where it is in the buffer
+  uint32_t task_ = kNoTask;  // which of the buffer's
+  std::byte* place_ = nullptr;
 };
 
 template <>
@@ -313,17 +301,14 @@ class RoleRecorder<RecordLevel::kTasks, DeviceRole::kMain, true> {
   __device__ __forceinline__ void phase(DevicePhase phase, uint32_t = 0) {
     if (phase == DevicePhase::kWaitLaunch) block_.take_place();
     if (phase == DevicePhase::kWaitData) waited_ = read_odd_clock();
-    if (phase != DevicePhase::kWork || has_data_) return;
-    has_data_ = true;
-    const uint32_t clock = read_odd_clock();
-    block_.store_data(waited_ != 0 ? waited_ : clock, clock);
+    if (phase == DevicePhase::kWork && data_ == 0) data_ = read_odd_clock();
   }
-  __device__ __forceinline__ void end() { block_.end(); }
+  __device__ __forceinline__ void end() { block_.end(waited_ != 0 ? waited_ : data_, data_); }
 
  private:
   BlockRecorder<false> block_;
   uint32_t waited_ = 0;
-  bool has_data_ = false;
+  uint32_t data_ = 0;
 };
 
 // Where another role ends the block, it records the block, and kMain nothing.
@@ -340,20 +325,20 @@ class RoleRecorder<RecordLevel::kTasks, DeviceRole::kCombine, true> {
     if (phase == DevicePhase::kWaitLaunch) block_.take_place();
   }
   __device__ __forceinline__ void waited() { waited_ = read_odd_clock(); }
-  __device__ __forceinline__ void has_data() { block_.store_data(waited_, read_odd_clock()); }
-  __device__ __forceinline__ void had_data() { block_.store_data(waited_, waited_); }
-  __device__ __forceinline__ void end() { block_.end(); }
+  __device__ __forceinline__ void has_data() { data_ = read_odd_clock(); }
+  __device__ __forceinline__ void had_data() { data_ = waited_; }
+  __device__ __forceinline__ void end() { block_.end(waited_, data_); }
   // Of a block without work: it has not waited yet, and there are no data.
   __device__ __forceinline__ void end_idle() {
     block_.take_place();
     wait_for_launch_before();
-    block_.store_data(read_odd_clock(), 0);
-    block_.end();
+    block_.end(read_odd_clock(), 0);
   }
 
  private:
   BlockRecorder<true> block_;
   uint32_t waited_ = 0;
+  uint32_t data_ = 0;  // 0: none so far
 };
 
 // Warps of a block that record it beside all others.
@@ -377,9 +362,9 @@ __device__ __forceinline__ void observe_block(const RecorderLaunch& launch, uint
   const uint32_t waited = read_odd_clock();
   const bool had_data = is_phase_done(first_data, 0);
   if (!had_data) wait_for_either(first_data, over);
-  block.store_data(waited, had_data ? waited : read_odd_clock());
+  const uint32_t data = had_data ? waited : read_odd_clock();
   wait_for_phase(over, 0);
-  block.end();
+  block.end(waited, data);
 }
 
 // ---- From a number to a form.

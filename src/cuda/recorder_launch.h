@@ -90,8 +90,7 @@ inline int record_count(const std::byte* place, int role) {
 }
 
 // A block's place at level kTasks: one sector. Its first half is stored when the wait for the
-// launch before begins, half of the second one with the first data and the rest at the end. Clocks
-// of the second half are odd, 0 is none.
+// launch before begins, the second at the end. Clocks of the second half are odd, 0 is none.
 struct DeviceTask {
   uint64_t begin_ns = 0;         // global timer when the block began | kReadApart
   uint32_t begin_clock = 0;      // clock64, read behind it
