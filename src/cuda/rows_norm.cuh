@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/rows_launch.h"
 #include "cuda/rows_parts.cuh"
@@ -146,8 +147,6 @@ struct GammaVectors<Row, false> {
 struct Bf16Store {
   uint2* row;  // a unit is four elements
 
-  __device__ __forceinline__ Bf16Store(const RowsLaunch& launch, int64_t index)
-      : row(static_cast<uint2*>(launch.y) + index * (launch.k_stride / kRowsVectorElements)) {}
   __device__ __forceinline__ void put(int i, float4 four) const {
     row[i / kRowsVectorElements] = make_uint2(pack_pair<__nv_bfloat16>(four.x, four.y),
                                               pack_pair<__nv_bfloat16>(four.z, four.w));
@@ -164,9 +163,6 @@ struct S8Store {
   uint32_t* row;
   float inverse;
 
-  __device__ __forceinline__ S8Store(const RowsLaunch& launch, int64_t index, float inverse_scale)
-      : row(static_cast<uint32_t*>(launch.y) + index * (launch.k_stride / kRowsVectorElements)),
-        inverse(inverse_scale) {}
   __device__ __forceinline__ void put(int i, float4 four) const {
     const uint32_t low =
         __byte_perm(rounded_bits(four.x, inverse), rounded_bits(four.y, inverse), 0x0040);
@@ -180,13 +176,15 @@ struct S8Store {
 template <typename Row, typename Store>
 __device__ __forceinline__ void store_row(const RowsLaunch& launch, const Row& x,
                                           const Store& store) {
+  const int k_stride = static_cast<int>(launch.k_stride);
 #pragma unroll
   for (int i = 0; i < Row::kVectors; ++i) {
     const int at = Row::element(i);
-    if (at < launch.k_stride) store.put(at, x.v[i]);
+    if (at < k_stride) store.put(at, x.v[i]);
   }
   const int step = Row::element(1) - Row::element(0);
-  for (int at = Row::element(0) + Row::kVectors * step; at < launch.k_stride; at += step) {
+#pragma unroll 1
+  for (int at = Row::element(0) + Row::kVectors * step; at < k_stride; at += step) {
     store.put(at, make_float4(0.0f, 0.0f, 0.0f, 0.0f));
   }
 }
@@ -214,12 +212,12 @@ __device__ __forceinline__ void norm_row(const RowsLaunch& launch, Totals& total
 
 // A row that is not finite everywhere gets zeros, and the scale NaN.
 template <typename Row>
-__device__ __forceinline__ float quantise_row(const RowsLaunch& launch, uint32_t amax_bits,
-                                              Row& x) {
+__device__ __forceinline__ float quantise_row(const RowsLaunch& launch, uint32_t* target,
+                                              uint32_t amax_bits, Row& x) {
   const bool is_finite = amax_bits < kInfinityBits;
   const float amax = fmaxf(__uint_as_float(amax_bits), kSmallestAmax);
   if (!is_finite) x.clear_vectors_behind(0);
-  store_row(launch, x, S8Store(launch, Row::row(), is_finite ? __fdiv_rn(127.0f, amax) : 0.0f));
+  store_row(launch, x, S8Store{target, is_finite ? __fdiv_rn(127.0f, amax) : 0.0f});
   return is_finite ? __fdiv_rn(amax, 127.0f) : __uint_as_float(0x7fc00000u);
 }
 
@@ -250,12 +248,17 @@ __device__ __forceinline__ void run_rows(const RowsLaunch& launch) {
   GammaVectors<Row, kHasNorm && kVectors <= kKeptGammaVectors<kParts>> gamma;
   if constexpr (kHasNorm) gamma.load(launch);
   if constexpr (kHasNorm || kIsS8) totals.meet();
+  using Unit = std::conditional_t<kIsS8, uint32_t, uint2>;  // four elements
+  const float* source = launch.x + Row::row() * launch.x_stride;
+  Unit* target =
+      static_cast<Unit*>(launch.y) + Row::row() * (launch.k_stride / kRowsVectorElements);
+  compute_here(source != nullptr && target != nullptr);
   begin_work(recorder);
 
-  const int64_t source =
-      launch.row_of == nullptr ? Row::row() : int64_t{__ldcg(launch.row_of + Row::row())};
+  if (launch.row_of != nullptr)
+    source = launch.x + int64_t{__ldcg(launch.row_of + Row::row())} * launch.x_stride;
   Row x;
-  x.template load<false>(launch.x + source * launch.x_stride, launch.k, launch.is_aligned);
+  x.template load<false>(source, launch.k, launch.is_aligned);
   if constexpr (kHasNorm) norm_row<kIsS8>(launch, totals, gamma, x);
   float scale = 1.0f;
   if constexpr (kIsS8) {
@@ -263,9 +266,9 @@ __device__ __forceinline__ void run_rows(const RowsLaunch& launch) {
       totals.put_largest(x.largest_magnitude());
       totals.share(false, true);
     }
-    scale = quantise_row(launch, totals.largest_magnitude(), x);
+    scale = quantise_row(launch, target, totals.largest_magnitude(), x);
   } else {
-    store_row(launch, x, Bf16Store(launch, Row::row()));
+    store_row(launch, x, Bf16Store{target});
   }
   store_factor<kHasNorm, kIsS8, Row>(launch, totals, scale);
   recorder.end();
