@@ -39,6 +39,7 @@ struct Case {
   bool starts_early = false;
   bool has_residual = false;
   CudaMatmulTuning tuning = {};
+  int tile_rows = 0;  // 0: the best
 };
 
 // ---- A case on the device.
@@ -52,20 +53,21 @@ struct CaseBuffers {
   DeviceBuffer workspace;
 };
 
-CudaMatmulShape shape_of(const Case& c) {
-  return {.weights = {.dtype = c.dtype,
-                      .columns = c.projection.columns,
-                      .k = c.projection.k,
-                      .is_gated = c.projection.is_gated},
-          .output_dtype = DType::kBf16,
-          .max_tokens = c.tokens};
+Result<CudaMatmulShape> shape_of(const Case& c) {
+  CudaWeightShape weights = {.dtype = c.dtype,
+                             .columns = c.projection.columns,
+                             .k = c.projection.k,
+                             .is_gated = c.projection.is_gated};
+  const CudaLimits limits = GAPLESS_TRY(cuda_limits());
+  weights.tile_rows = c.tile_rows > 0 ? c.tile_rows : best_tile_rows(weights, limits);
+  return CudaMatmulShape{.weights = weights, .output_dtype = DType::kBf16, .max_tokens = c.tokens};
 }
 
 std::string name_of(const Case& c) {
   std::string name = std::string(dtype_name(c.dtype)) + " " + c.projection.name + " m" +
                      std::to_string(c.tokens) + (c.starts_early ? " early" : "") +
                      (c.has_residual ? " residual" : "");
-  if (c.tuning.row_parts > 0) name += " parts " + std::to_string(c.tuning.row_parts);
+  if (c.tile_rows > 0) name += " rows " + std::to_string(c.tile_rows);
   if (c.tuning.stage_bricks > 0) name += " stage " + std::to_string(c.tuning.stage_bricks);
   if (c.tuning.ring_slots > 0) name += " slots " + std::to_string(c.tuning.ring_slots);
   if (c.tuning.blocks > 0) name += " blocks " + std::to_string(c.tuning.blocks);
@@ -90,7 +92,8 @@ Result<CaseBuffers> make_buffers(const Case& c, const CudaMatmul& matmul, int se
 }
 
 Result<TimedRow> time_case(const Case& c, int replays) {
-  const CudaMatmul matmul = GAPLESS_TRY(CudaMatmul::make(shape_of(c), c.tuning));
+  const CudaMatmulShape shape = GAPLESS_TRY(shape_of(c));
+  const CudaMatmul matmul = GAPLESS_TRY(CudaMatmul::make(shape, c.tuning));
   const int64_t bytes = cuda_weight_bytes(matmul.shape().weights);
   const int sets = static_cast<int>(std::max<int64_t>(kRotatedBytes / bytes + 1, 2));
   const CaseBuffers buffers = GAPLESS_TRY(make_buffers(c, matmul, sets));
@@ -139,14 +142,18 @@ void add_main(std::vector<Case>& cases) {
 
 // How the kernel may be cut, bytes in flight, and what a launch that starts early does meanwhile.
 void add_tuning(std::vector<Case>& cases) {
-  std::vector<CudaMatmulTuning> tunings = {{.row_parts = 1},
-                                           {.row_parts = 2},
-                                           {.stage_bricks = 2, .ring_slots = 6},
+  std::vector<CudaMatmulTuning> tunings = {{.stage_bricks = 2, .ring_slots = 6},
                                            {.stage_bricks = 3, .ring_slots = 4},
                                            {.stage_bricks = 4, .ring_slots = 2}};
   for (const int kib : {-1, 16, 32, 48, 64, 128}) tunings.push_back({.read_ahead_kib = kib});
   for (const DType dtype : {DType::kS8, DType::kBf16}) {
     for (const Projection& projection : {kGateUp, kDown, kQkv, kAttentionOutput}) {
+      for (const int tile_rows : {kMatmulTileRows, kMatmulSmallTileRows}) {
+        cases.push_back({.projection = projection,
+                         .dtype = dtype,
+                         .starts_early = true,
+                         .tile_rows = tile_rows});
+      }
       for (const CudaMatmulTuning& tuning : tunings) {
         cases.push_back(
             {.projection = projection, .dtype = dtype, .starts_early = true, .tuning = tuning});

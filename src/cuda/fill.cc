@@ -63,6 +63,7 @@ Result<void> launch_fill_weights(const CudaFillWeightsArgs& args, CudaStream str
       .weights = static_cast<std::byte*>(args.weights),
       .scales = args.scales,
       .groups = static_cast<int>(cuda_weight_rows(shape) / kFillGroupRows),
+      .tile_groups = static_cast<uint32_t>(shape.tile_rows / kFillGroupRows),
       .bricks_per_tile = static_cast<int>(cuda_weight_bricks_per_tile(shape)),
       .is_gated = shape.is_gated,
       .is_s8 = is_s8};

@@ -26,8 +26,7 @@ constexpr int kWarps = kThreads / kLanes;
 constexpr int kHashElements = 4;
 constexpr int kUnitBytes = 16;
 constexpr int kSteps = 2;  // units of a lane in a brick
-constexpr int kGroupsPerTile = kMatmulTileRows / kFillGroupRows;
-constexpr int kGroupBytes = kMatmulBrickBytes / kGroupsPerTile;
+constexpr int kGroupBytes = matmul_brick_bytes(kFillGroupRows);
 constexpr int kMaxBlocks = 4096;
 
 // ---- Numbers.
@@ -182,14 +181,15 @@ __global__ void __launch_bounds__(kThreads)
         launch.scales[at] = rows[half].columns > 0 ? scales[half] : 0.0f;
     }
   }
-  const int64_t tile = blockIdx.x / kGroupsPerTile;
-  std::byte* const bricks = launch.weights + tile * launch.bricks_per_tile * kMatmulBrickBytes +
-                            blockIdx.x % kGroupsPerTile * kGroupBytes + lane * kUnitBytes;
+  const int64_t tile = blockIdx.x / launch.tile_groups;
+  const int64_t brick_bytes = launch.tile_groups * kGroupBytes;
+  std::byte* const bricks = launch.weights + tile * launch.bricks_per_tile * brick_bytes +
+                            blockIdx.x % launch.tile_groups * kGroupBytes + lane * kUnitBytes;
   for (int unit = warp; unit < kSteps * launch.bricks_per_tile; unit += kWarps) {
     const int64_t brick = unit / kSteps;
     const int step = unit % kSteps;
     const int byte = unit / kSteps * kMatmulUnitBytes + lane % 4 * kUnitBytes + step * 8;
-    std::byte* const to = bricks + brick * kMatmulBrickBytes + step * kLanes * kUnitBytes;
+    std::byte* const to = bricks + brick * brick_bytes + step * kLanes * kUnitBytes;
     *reinterpret_cast<uint4*>(to) = packed_unit<kIsS8>(launch, table, rows, scales, byte);
   }
 }

@@ -33,9 +33,10 @@ struct FillWeightsLaunch {
   FillPart parts[kFillMaxParts];  // one below the other; gated: gate and up
   int part_count = 0;
   int columns = 0;               // numbers in a row; behind them zeros
-  std::byte* weights = nullptr;  // [groups / 8][bricks_per_tile] bricks
+  std::byte* weights = nullptr;  // [groups / tile_groups][bricks_per_tile] bricks
   float* scales = nullptr;       // [groups * kFillGroupRows], s8
   int groups = 0;
+  uint32_t tile_groups = 0;  // of kFillGroupRows
   int bricks_per_tile = 0;
   bool is_gated = false;
   bool is_s8 = false;

@@ -50,11 +50,12 @@ struct FillCase {
   int64_t columns = 0;
   int64_t k = 0;
   float largest = 1.0f;
+  int tile_rows = 128;
 
   CudaWeightShape shape() const {
     int64_t rows = 0;
     for (const int64_t part : part_rows) rows += part;
-    return {dtype, is_gated ? rows / 2 : rows, k, is_gated};
+    return {dtype, is_gated ? rows / 2 : rows, k, is_gated, tile_rows};
   }
   std::vector<FillPart> parts() const {
     std::vector<FillPart> parts;
@@ -176,13 +177,22 @@ void expect_made_as_packed(const FillCase& c) {
 // not used to its end.
 TEST_F(CudaFillOnDevice, WeightsAreThoseOfTheFormula) {
   for (const DType dtype : {DType::kBf16, DType::kS8}) {
-    expect_made_as_packed({.dtype = dtype, .part_rows = {48}, .columns = 48, .k = 64});
-    expect_made_as_packed({.dtype = dtype, .part_rows = {320, 64, 64}, .columns = 128, .k = 128});
-    expect_made_as_packed({.dtype = dtype, .part_rows = {100, 28}, .columns = 2053, .k = 2112});
-    expect_made_as_packed(
-        {.dtype = dtype, .is_gated = true, .part_rows = {80, 80}, .columns = 48, .k = 64});
-    expect_made_as_packed(
-        {.dtype = dtype, .is_gated = true, .part_rows = {264, 264}, .columns = 1027, .k = 1088});
+    for (const int tile_rows : {128, 64}) {
+      const auto expect_made = [&](bool is_gated, std::vector<int64_t> rows, int64_t columns,
+                                   int64_t k) {
+        expect_made_as_packed({.dtype = dtype,
+                               .is_gated = is_gated,
+                               .part_rows = std::move(rows),
+                               .columns = columns,
+                               .k = k,
+                               .tile_rows = tile_rows});
+      };
+      expect_made(false, {48}, 48, 64);
+      expect_made(false, {320, 64, 64}, 128, 128);
+      expect_made(false, {100, 28}, 2053, 2112);
+      expect_made(true, {80, 80}, 48, 64);
+      expect_made(true, {264, 264}, 1027, 1088);
+    }
   }
 }
 

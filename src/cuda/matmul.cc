@@ -15,13 +15,14 @@ namespace {
 constexpr int64_t kPointerBytes = 16;
 constexpr int64_t kBufferBytes = 256;
 constexpr int64_t kArrivalBytes = 256;  // the counter has a line of its own
-constexpr int kDefaultStageBricks = 4;
-constexpr int kMinReadAheadBricks = 3;
-constexpr int kMaxReadAheadBricks = 6;
+constexpr int kStageBytes = 32 << 10;   // of weights
+constexpr int64_t kReadAheadStep = 8 << 10;
+constexpr int64_t kMinReadAhead = 24 << 10;
+constexpr int64_t kMaxReadAhead = 48 << 10;
 // Fewer are not worth a block: the pieces it leaves cost more than it reads.
 constexpr int64_t kMinBlockBricks = 4;
 constexpr int kMinRingSlots = 3;
-// A block that has no more than that is done so soon that its end counts: tiles are cut in rows.
+// A block that has no more than that is done so soon that its end counts: tiles are small.
 constexpr int64_t kMaxShortBricks = 80;
 
 int form_index(int tokens) {
@@ -33,8 +34,8 @@ int form_index(int tokens) {
 // What a block leaves for another: each sum with the number of the launch.
 int64_t partial_bytes(const CudaMatmulConfig& config) {
   if (!config.cuts_tiles) return 0;
-  return int64_t{config.blocks} * (kMatmulTileRows / config.form.row_parts) *
-         config.form.token_tiles * kMatmulTokenTile * int64_t{sizeof(uint64_t)};
+  return int64_t{config.blocks} * config.form.tile_rows * config.form.token_tiles *
+         kMatmulTokenTile * int64_t{sizeof(uint64_t)};
 }
 
 Result<void> check_shape(const CudaMatmulShape& shape, int tokens) {
@@ -50,13 +51,10 @@ Result<void> check_shape(const CudaMatmulShape& shape, int tokens) {
 
 Result<void> check_tuning(const CudaMatmulTuning& tuning) {
   if (tuning.stage_bricks < 0 || tuning.ring_slots < 0 || tuning.blocks < 0 ||
-      tuning.ring_slots > kMatmulMaxRingSlots || tuning.row_parts < 0 || tuning.row_parts > 2)
-    return fail(
-        ErrorCode::kInvalidInput,
-        "a matmul tuned to {} bricks a stage, {} slots (at most {}), {} blocks and {} parts "
-        "of a tile (at most 2)",
-        tuning.stage_bricks, tuning.ring_slots, kMatmulMaxRingSlots, tuning.blocks,
-        tuning.row_parts);
+      tuning.ring_slots > kMatmulMaxRingSlots)
+    return fail(ErrorCode::kInvalidInput,
+                "a matmul tuned to {} bricks a stage, {} slots (at most {}) and {} blocks",
+                tuning.stage_bricks, tuning.ring_slots, kMatmulMaxRingSlots, tuning.blocks);
   return {};
 }
 
@@ -88,7 +86,7 @@ Result<void> check_residual(const CudaMatmulArgs& args, int64_t columns) {
 MatmulLaunch launch_of(const CudaMatmulShape& shape, const CudaMatmulConfig& config,
                        const CudaMatmulArgs& args) {
   std::byte* workspace = static_cast<std::byte*>(args.workspace);
-  const int tiles = static_cast<int>(cuda_weight_tiles(shape.weights)) * config.form.row_parts;
+  const int tiles = static_cast<int>(cuda_weight_tiles(shape.weights));
   const int bricks_per_tile = static_cast<int>(cuda_weight_bricks_per_tile(shape.weights));
   const int block_bricks = tiles * bricks_per_tile / config.blocks;
   return {.token_map = {},
@@ -122,24 +120,28 @@ MatmulLaunch launch_of(const CudaMatmulShape& shape, const CudaMatmulConfig& con
           .recorder = args.recorder};
 }
 
-// How the weights go over the blocks. As many blocks for each tile as there are SMs for: if that is
-// two, each has a half, so that no block needs sums of another; if it is three, two have two thirds
-// of a half and one what they leave. With another number too many SMs would be idle or sums
-// exchanged anyway, and long blocks gain nothing.
+// How many blocks there are where tiles are small: as many for every 128 rows as there are SMs for.
+// If that is two, each has a tile, so that no block needs sums of another; if it is three, two have
+// two thirds of a tile and one what they leave. With another number too many SMs would be idle or
+// sums exchanged anyway, and long blocks gain nothing: 0.
+int64_t small_tile_blocks(const CudaWeightShape& weights, int sm_count) {
+  const int64_t pairs = cuda_weight_rows(weights) / kMatmulTileRows;
+  const int64_t pair_blocks = sm_count / pairs;
+  const bool is_good = (pair_blocks == 2 || pair_blocks == 3) &&
+                       pair_blocks * pairs * 5 >= int64_t{sm_count} * 4 &&
+                       cuda_weight_bricks_per_tile(weights) <= pair_blocks * kMaxShortBricks;
+  return is_good ? pair_blocks * pairs : 0;
+}
+
+// How the weights go over the blocks.
 void set_cut(CudaMatmulConfig& config, const CudaWeightShape& weights, const CudaLimits& limits,
              const CudaMatmulTuning& tuning) {
-  const int64_t tiles = cuda_weight_tiles(weights);
   const int64_t bricks_per_tile = cuda_weight_bricks_per_tile(weights);
-  const int64_t tile_blocks = limits.sm_count / tiles;
-  const bool halves_tiles = (tile_blocks == 2 || tile_blocks == 3) &&
-                            tile_blocks * tiles * 5 >= int64_t{limits.sm_count} * 4 &&
-                            bricks_per_tile <= tile_blocks * kMaxShortBricks;
-  config.form.row_parts = tuning.row_parts > 0 ? tuning.row_parts : halves_tiles ? 2 : 1;
-  const int64_t bricks = tiles * config.form.row_parts * bricks_per_tile;
-  const bool is_halved = halves_tiles && config.form.row_parts == 2;
-  const int64_t blocks = tuning.blocks > 0 ? tuning.blocks
-                         : is_halved       ? tile_blocks * tiles
-                                           : std::max(limits.sm_count, 1);
+  const int64_t bricks = cuda_weight_tiles(weights) * bricks_per_tile;
+  int64_t blocks = tuning.blocks;
+  if (blocks == 0 && weights.tile_rows == kMatmulSmallTileRows)
+    blocks = small_tile_blocks(weights, limits.sm_count);
+  if (blocks == 0) blocks = std::max(limits.sm_count, 1);
   config.blocks = static_cast<int>(std::clamp<int64_t>(bricks / kMinBlockBricks, 1, blocks));
   config.cuts_tiles = bricks % (config.blocks * bricks_per_tile) != 0;
 }
@@ -147,14 +149,15 @@ void set_cut(CudaMatmulConfig& config, const CudaWeightShape& weights, const Cud
 // Stages in flight, and what they take.
 void set_stages(CudaMatmulConfig& config, const CudaLimits& limits,
                 const CudaMatmulTuning& tuning) {
-  config.stage_bricks =
-      tuning.stage_bricks > 0 ? tuning.stage_bricks : kDefaultStageBricks * config.form.row_parts;
+  config.stage_bricks = tuning.stage_bricks > 0
+                            ? tuning.stage_bricks
+                            : kStageBytes / matmul_brick_bytes(config.form.tile_rows);
   // With up to 16 tokens two blocks fit an SM: the next launch fills its ring while this one ends.
   const int64_t half_sm = limits.shared_sm_bytes / 2 - limits.shared_reserved_bytes;
-  // So that there cannot be two of them. More would only wait longer in memory's queue. Halves of
-  // tiles leave SMs idle, which would get two of them.
+  // So that there cannot be two of them. More would only wait longer in memory's queue. Small tiles
+  // leave SMs idle, which would get two of them.
   const int64_t most_of_sm = limits.shared_sm_bytes * 3 / 4;
-  const bool takes_sm = tuning.takes_sm || config.form.row_parts > 1;
+  const bool takes_sm = tuning.takes_sm || config.form.tile_rows < kMatmulTileRows;
   const int64_t room = std::min(takes_sm ? most_of_sm : half_sm, limits.shared_block_bytes) -
                        matmul_shared_bytes(config.form, 1, 0);
   const int64_t slots = room / matmul_slot_bytes(config.form, config.stage_bricks);
@@ -167,6 +170,10 @@ void set_stages(CudaMatmulConfig& config, const CudaLimits& limits,
 
 }  // namespace
 
+int best_tile_rows(const CudaWeightShape& weights, const CudaLimits& limits) {
+  return small_tile_blocks(weights, limits.sm_count) > 0 ? kMatmulSmallTileRows : kMatmulTileRows;
+}
+
 Result<CudaMatmulConfig> configure_cuda_matmul(const CudaMatmulShape& shape, int tokens,
                                                const CudaLimits& limits,
                                                const CudaMatmulTuning& tuning) {
@@ -175,13 +182,13 @@ Result<CudaMatmulConfig> configure_cuda_matmul(const CudaMatmulShape& shape, int
   CudaMatmulConfig config;
   config.form.is_s8 = shape.weights.dtype == DType::kS8;
   config.form.token_tiles = 1 << form_index(tokens);
+  config.form.tile_rows = shape.weights.tile_rows;
   set_cut(config, shape.weights, limits, tuning);
   set_stages(config, limits, tuning);
-  const int64_t block_bricks = cuda_weight_bytes(shape.weights) / kMatmulBrickBytes / config.blocks;
-  const int64_t read_ahead_bricks =
-      std::clamp<int64_t>(block_bricks / 16, kMinReadAheadBricks, kMaxReadAheadBricks);
+  const int64_t sixteenth = cuda_weight_bytes(shape.weights) / config.blocks / 16;
+  const int64_t read_ahead = std::clamp(sixteenth, kMinReadAhead, kMaxReadAhead);
   config.read_ahead_bytes = tuning.read_ahead_kib == 0
-                                ? static_cast<int>(read_ahead_bricks) * kMatmulBrickBytes
+                                ? static_cast<int>(read_ahead / kReadAheadStep * kReadAheadStep)
                                 : std::max(tuning.read_ahead_kib, 0) << 10;
   if (config.shared_bytes > limits.shared_block_bytes)
     return fail(ErrorCode::kInvalidInput,

@@ -8,9 +8,9 @@
 //
 // Bricks of weights (matmul_pack.h) are cut evenly over the SMs, whatever the shape; tiles that are
 // cut are added in the order of k. A block that has 640 KiB or less would spend much of its time
-// with that: there tiles are cut in rows too, and each of 2 (or 3) blocks a tile has its own half
-// (or two thirds of one). Results depend on the weights' shape and how they are cut only: not on
-// how many tokens there are, not on which block ends first.
+// with that: there tiles have 64 rows instead of 128, and each of 2 (or 3) blocks for 128 rows has
+// a tile of its own (or two thirds of one). Results depend on the weights' shape and how they are
+// cut only: not on how many tokens there are, not on which block ends first.
 
 #pragma once
 
@@ -25,17 +25,18 @@
 
 namespace gapless {
 
+// How weights should be packed for the matmuls of this device: 128 or 64 rows a tile.
+int best_tile_rows(const CudaWeightShape& weights, const CudaLimits& limits);
+
 struct CudaMatmulShape {
   CudaWeightShape weights;
   DType output_dtype = DType::kBf16;  // or f32
   int max_tokens = 0;                 // at most 64
 };
 
-// For measurements. 0: we choose. Results of s8 do not depend on it, those of bf16 on `blocks` and
-// `row_parts`.
+// For measurements. 0: we choose. Results of s8 do not depend on it, those of bf16 on `blocks`.
 struct CudaMatmulTuning {
-  int row_parts = 0;     // of a tile: 1 or 2
-  int stage_bricks = 0;  // of 8 KiB / row_parts, copied together
+  int stage_bricks = 0;  // copied together
   int ring_slots = 0;    // stages in flight
   int blocks = 0;
   int read_ahead_kib = 0;  // of weights beyond the ring that a block brings into L2; -1: none

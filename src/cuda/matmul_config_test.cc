@@ -2,6 +2,7 @@
 //
 // What of the matmul needs no GPU: how weights are packed, what a launch takes, and errors.
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -32,8 +33,9 @@ std::string error_of(const Result<void>& result) { return result ? "" : result.e
 
 // Goal: lane (g, t) of a warp finds in its 16 bytes what the matrix instruction takes from it.
 // Method: every 4 bytes of the matrix are numbered, and looked for by the header's words.
-TEST(CudaWeights, LieAsTheMatrixInstructionTakesThem) {
-  const CudaWeightShape shape = {.dtype = DType::kS8, .columns = 144, .k = 192, .is_gated = false};
+void expect_order(int tile_rows) {
+  const CudaWeightShape shape = {
+      .dtype = DType::kS8, .columns = 144, .k = 192, .is_gated = false, .tile_rows = tile_rows};
   std::vector<uint32_t> matrix(144 * 192 / 4);
   for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<uint32_t>(i + 1);
   Bytes packed(static_cast<size_t>(cuda_weight_bytes(shape)));
@@ -41,14 +43,37 @@ TEST(CudaWeights, LieAsTheMatrixInstructionTakesThem) {
   ASSERT_TRUE(pack_cuda_weights({shape, matrix.data(), nullptr}, packed));
   std::vector<uint32_t> words(packed.size() / 4);
   std::memcpy(words.data(), packed.data(), packed.size());
+  const size_t warps = static_cast<size_t>(tile_rows / 16);
   for (size_t at = 0; at < words.size(); ++at) {
-    const size_t brick = at / 2048, warp = at / 256 % 8, step = at / 128 % 2;
+    const size_t brick = at / 256 / warps, warp = at / 256 % warps, step = at / 128 % 2;
     const size_t lane = at / 4 % 32, word = at % 4;
     const size_t mma_row = lane / 4 + 8 * (word % 2);
-    const size_t row = brick / 3 * 128 + warp * 16 + mma_row % 8 * 2 + mma_row / 8;
+    const size_t row = brick / 3 * 16 * warps + warp * 16 + mma_row % 8 * 2 + mma_row / 8;
     const size_t column = brick % 3 * 16 + lane % 4 * 4 + step * 2 + word / 2;
     const uint32_t expected = row < 144 ? static_cast<uint32_t>(row * 48 + column + 1) : 0u;
     ASSERT_EQ(words[at], expected) << "word " << at;
+  }
+}
+TEST(CudaWeights, LieAsTheMatrixInstructionTakesThem) {
+  expect_order(128);
+  expect_order(64);
+}
+
+// A loader packs 128 of them at a time.
+TEST(CudaWeights, Have128RowsTogetherWhateverTheirTile) {
+  for (const int tile_rows : {128, 64}) {
+    CudaWeightShape shape = {
+        .dtype = DType::kS8, .columns = 208, .k = 128, .is_gated = false, .tile_rows = tile_rows};
+    Bytes matrix(208 * 128);
+    for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<std::byte>(i * 37 >> 4);
+    Bytes all(static_cast<size_t>(cuda_weight_bytes(shape)));
+    ASSERT_TRUE(pack_cuda_weights({shape, matrix.data(), nullptr}, all));
+    for (const int64_t row : {0, 128}) {
+      shape.columns = row == 0 ? 128 : 208 - 128;
+      Bytes part(128 * 128);
+      ASSERT_TRUE(pack_cuda_weights({shape, matrix.data() + row * 128, nullptr}, part));
+      EXPECT_TRUE(std::equal(part.begin(), part.end(), all.begin() + row * 128)) << row;
+    }
   }
 }
 
@@ -84,6 +109,10 @@ TEST(CudaWeights, ThatCannotBePackedAreErrorsWithNumbers) {
   EXPECT_EQ(error_of(check_cuda_weights(shape)),
             "weights of f16; the matmul on a GPU takes bf16 and s8");
   shape.dtype = DType::kBf16;
+  shape.tile_rows = 96;
+  EXPECT_EQ(error_of(check_cuda_weights(shape)),
+            "tiles of 96 rows; weights on a GPU have 128 or 64");
+  shape.tile_rows = 64;
   Bytes room(100);
   const int64_t value = 0;
   EXPECT_EQ(error_of(pack_cuda_weights({shape, &value, nullptr}, room)),
@@ -118,30 +147,31 @@ TEST(CudaMatmulConfig, ReadsASixteenthOfABlockAheadWithinBounds) {
   EXPECT_EQ(kib(7168, 5120, {.read_ahead_kib = -1}), 0);
 }
 
-// Where two or three blocks a tile leave few SMs idle and have little to read each.
-TEST(CudaMatmulConfig, CutsRowsOfShortBlocks) {
-  const auto config = [](DType dtype, int64_t columns, int64_t k, CudaMatmulTuning tuning = {}) {
-    const CudaMatmulCase c = case_of(dtype, columns, k, false, 16);
-    return *configure_cuda_matmul(c.shape, 16, h200(), tuning);
+// Where two or three blocks for 128 rows leave few SMs idle and have little to read each.
+TEST(CudaMatmulConfig, TilesOfShortBlocksAreSmall) {
+  const auto config = [](DType dtype, int64_t columns, int64_t k, int tile_rows = 0) {
+    CudaMatmulCase c = case_of(dtype, columns, k, false, 16);
+    c.shape.weights.tile_rows = tile_rows > 0 ? tile_rows : best_tile_rows(c.shape.weights, h200());
+    return *configure_cuda_matmul(c.shape, 16, h200());
   };
   const CudaMatmulConfig qkv = config(DType::kS8, 7168, 5120);
-  EXPECT_EQ(qkv.form.row_parts, 2);
+  EXPECT_EQ(qkv.form.tile_rows, 64);
   EXPECT_EQ(qkv.blocks, 112);
   EXPECT_FALSE(qkv.cuts_tiles);
   EXPECT_GT(2 * qkv.shared_bytes, 228 << 10) << "one block an SM";
   const CudaMatmulConfig out = config(DType::kS8, 5120, 5120);
-  EXPECT_EQ(out.form.row_parts, 2);
+  EXPECT_EQ(out.form.tile_rows, 64);
   EXPECT_EQ(out.blocks, 120);
   EXPECT_TRUE(out.cuts_tiles);
-  EXPECT_EQ(config(DType::kS8, 5120, 17408).form.row_parts, 1) << "long blocks";
-  EXPECT_EQ(config(DType::kBf16, 7168, 5120).form.row_parts, 2);
-  EXPECT_EQ(config(DType::kBf16, 7168, 8192).form.row_parts, 1) << "long blocks";
-  EXPECT_EQ(config(DType::kS8, 6400, 5120).form.row_parts, 1) << "100 blocks on 132 SMs";
-  EXPECT_EQ(config(DType::kS8, 4096, 1024).form.row_parts, 1) << "4 blocks a tile";
-  const CudaMatmulConfig forced = config(DType::kS8, 7168, 5120, {.row_parts = 1});
-  EXPECT_EQ(forced.form.row_parts, 1);
+  EXPECT_EQ(config(DType::kS8, 5120, 17408).form.tile_rows, 128) << "long blocks";
+  EXPECT_EQ(config(DType::kBf16, 7168, 5120).form.tile_rows, 64);
+  EXPECT_EQ(config(DType::kBf16, 7168, 8192).form.tile_rows, 128) << "long blocks";
+  EXPECT_EQ(config(DType::kS8, 6400, 5120).form.tile_rows, 128) << "100 blocks on 132 SMs";
+  EXPECT_EQ(config(DType::kS8, 4096, 1024).form.tile_rows, 128) << "4 blocks for 128 rows";
+  const CudaMatmulConfig forced = config(DType::kS8, 7168, 5120, 128);
+  EXPECT_EQ(forced.form.tile_rows, 128);
   EXPECT_EQ(forced.blocks, 132);
-  EXPECT_EQ(config(DType::kBf16, 5120, 17408, {.row_parts = 2}).blocks, 132);
+  EXPECT_EQ(config(DType::kBf16, 5120, 17408, 64).blocks, 132);
 }
 
 // As the kernels divide (matmul_stages.cuh).
@@ -172,9 +202,8 @@ TEST(CudaMatmulConfig, SaysWhatDoesNotFit) {
                 .message,
             "a matmul of 64 tokens with 4 stages of 8 bricks needs 409696 bytes of shared memory a "
             "block; H200 has 232448");
-  EXPECT_EQ(configure_cuda_matmul(c.shape, 64, h200(), {.row_parts = 3}).error().message,
-            "a matmul tuned to 0 bricks a stage, 0 slots (at most 32), 0 blocks and 3 parts of a "
-            "tile (at most 2)");
+  EXPECT_EQ(configure_cuda_matmul(c.shape, 64, h200(), {.ring_slots = 33}).error().message,
+            "a matmul tuned to 0 bricks a stage, 33 slots (at most 32) and 0 blocks");
   c.shape.output_dtype = DType::kF16;
   EXPECT_EQ(configure_cuda_matmul(c.shape, 1, h200()).error().message,
             "f16 output; the matmul on a GPU stores bf16 or f32");

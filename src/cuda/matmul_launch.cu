@@ -35,10 +35,10 @@ template <RecordLevel kLevel>
 constexpr int kThreads = (kObserverWarp + kObserverWarps<kLevel>)*kWarpLanes;
 
 // A multiplying warp.
-template <bool kIsS8, int kTokenTiles, int kRowParts, bool kIsObserved, typename Recorder>
+template <bool kIsS8, int kTokenTiles, int kTileRows, bool kIsObserved, typename Recorder>
 __device__ __forceinline__ void multiply_stages(const MatmulLaunch& launch, const StageRing& ring,
                                                 Recorder& recorder) {
-  WarpSums<kIsS8, kTokenTiles, kRowParts> sums(ring, threadIdx.x / kWarpLanes,
+  WarpSums<kIsS8, kTokenTiles, kTileRows> sums(ring, threadIdx.x / kWarpLanes,
                                                threadIdx.x % kWarpLanes);
   StageCursor cursor(launch);
   sums.bring_pieces(launch);
@@ -76,7 +76,7 @@ __device__ __forceinline__ void multiply_stages(const MatmulLaunch& launch, cons
   }
 }
 
-template <bool kIsS8, int kTokenTiles, int kRowParts, RecordLevel kLevel>
+template <bool kIsS8, int kTokenTiles, int kTileRows, RecordLevel kLevel>
 __global__ void __launch_bounds__(kThreads<kLevel>, kTokenTiles < 4 ? 2 : 1)
     matmul_kernel(const __grid_constant__ MatmulLaunch launch) {
   extern __shared__ __align__(128) std::byte memory[];
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads<kLevel>, kTokenTiles < 4 ? 2 : 1)
   RoleRecorder<kLevel, DeviceRole::kMain, false> recorder(launch.recorder,
                                                           threadIdx.x == kWarpLanes);
   recorder.begin(DevicePhase::kSetUp);
-  const StageRing ring(memory, launch, kPartBytes<kRowParts>);
+  const StageRing ring(memory, launch, kBrickBytes<kTileRows>);
   const auto meet = [] {
     __syncthreads();  // barriers are ready
     let_next_launch_start();
@@ -97,11 +97,11 @@ __global__ void __launch_bounds__(kThreads<kLevel>, kTokenTiles < 4 ? 2 : 1)
   if (threadIdx.x == 0) ring.initialise(kStageArrivals<kTokenTiles>);
   meet();
   if (warp == kMatmulWarps) {
-    copy_weights<kRowParts, kLevel>(launch, ring);
+    copy_weights<kTileRows, kLevel>(launch, ring);
   } else if (warp > kMatmulWarps) {
     copy_tokens<kTokenTiles>(launch, ring);
   } else {
-    multiply_stages<kIsS8, kTokenTiles, kRowParts, kIsObserved>(launch, ring, recorder);
+    multiply_stages<kIsS8, kTokenTiles, kTileRows, kIsObserved>(launch, ring, recorder);
   }
 }
 
@@ -109,26 +109,28 @@ __global__ void __launch_bounds__(kThreads<kLevel>, kTokenTiles < 4 ? 2 : 1)
 
 using Kernel = void (*)(MatmulLaunch);
 
-template <bool kIsS8, int kRowParts, RecordLevel kLevel>
+template <bool kIsS8, int kTileRows, RecordLevel kLevel>
 Kernel kernel_of_tiles(int token_tiles) {
-  if (token_tiles == 1) return matmul_kernel<kIsS8, 1, kRowParts, kLevel>;
-  if (token_tiles == 2) return matmul_kernel<kIsS8, 2, kRowParts, kLevel>;
-  if (token_tiles == 4) return matmul_kernel<kIsS8, 4, kRowParts, kLevel>;
-  if (token_tiles == 8) return matmul_kernel<kIsS8, 8, kRowParts, kLevel>;
+  if (token_tiles == 1) return matmul_kernel<kIsS8, 1, kTileRows, kLevel>;
+  if (token_tiles == 2) return matmul_kernel<kIsS8, 2, kTileRows, kLevel>;
+  if (token_tiles == 4) return matmul_kernel<kIsS8, 4, kTileRows, kLevel>;
+  if (token_tiles == 8) return matmul_kernel<kIsS8, 8, kTileRows, kLevel>;
   return nullptr;
 }
 
 template <bool kIsS8, RecordLevel kLevel>
-Kernel kernel_of_parts(const MatmulForm& form) {
-  if (form.row_parts == 1) return kernel_of_tiles<kIsS8, 1, kLevel>(form.token_tiles);
-  if (form.row_parts == 2) return kernel_of_tiles<kIsS8, 2, kLevel>(form.token_tiles);
+Kernel kernel_of_rows(const MatmulForm& form) {
+  if (form.tile_rows == kMatmulTileRows)
+    return kernel_of_tiles<kIsS8, kMatmulTileRows, kLevel>(form.token_tiles);
+  if (form.tile_rows == kMatmulSmallTileRows)
+    return kernel_of_tiles<kIsS8, kMatmulSmallTileRows, kLevel>(form.token_tiles);
   return nullptr;
 }
 
 Kernel kernel_of(const MatmulForm& form, RecordLevel level) {
   return with_level(level, [&](auto constant) {
     constexpr RecordLevel kLevel = decltype(constant)::value;
-    return form.is_s8 ? kernel_of_parts<true, kLevel>(form) : kernel_of_parts<false, kLevel>(form);
+    return form.is_s8 ? kernel_of_rows<true, kLevel>(form) : kernel_of_rows<false, kLevel>(form);
   });
 }
 

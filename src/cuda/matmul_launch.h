@@ -3,11 +3,9 @@
 // What the host half of the matmul hands to the device half: numbers and device pointers, no CUDA
 // types.
 //
-// Weights lie in bricks of 128 rows x 64 bytes of k, k before rows (matmul_pack.h). Tiles of them
-// are first cut into parts of 128 / row_parts rows, and the bricks of these smaller tiles then
-// evenly over the blocks of a launch. Where row_parts is 1, what a block has is one piece of
-// memory; else it is that many rows of each brick. The cut depends on the weights and the grid
-// only.
+// Weights lie in tiles of 128 or 64 rows, tiles in bricks of 64 bytes of k (matmul_pack.h). All
+// bricks are cut evenly over the blocks of a launch: what a block has is one piece of memory. The
+// cut depends on the weights and the grid only.
 
 #pragma once
 
@@ -18,10 +16,11 @@
 
 namespace gapless {
 
-inline constexpr int kMatmulTileRows = 128;
-inline constexpr int kMatmulUnitBytes = 64;  // of k, in a brick
-inline constexpr int kMatmulBrickBytes = kMatmulTileRows * kMatmulUnitBytes;
-inline constexpr int kMatmulWarps = 8;      // that multiply, 16 rows each
+inline constexpr int kMatmulWarps = 8;      // that multiply
+inline constexpr int kMatmulWarpRows = 16;  // of each
+inline constexpr int kMatmulTileRows = kMatmulWarps * kMatmulWarpRows;
+inline constexpr int kMatmulSmallTileRows = kMatmulTileRows / 2;  // two warps have the same
+inline constexpr int kMatmulUnitBytes = 64;                       // of k, in a brick
 inline constexpr int kMatmulCopyWarps = 2;  // beside them: for weights and for tokens
 inline constexpr int kMatmulMaxTokens = 64;
 inline constexpr int kMatmulMaxRingSlots = 32;
@@ -43,13 +42,13 @@ constexpr MatmulDivisor matmul_divisor(int divisor) {
 
 struct MatmulLaunch {
   alignas(64) std::byte token_map[kMatmulTokenMapBytes] = {};  // of x (matmul_tokens.h), sm_90
-  const std::byte* weights = nullptr;   // [tiles of 128 rows][tile_bricks] bricks
+  const std::byte* weights = nullptr;                          // [tiles][tile_bricks] bricks
   const float* row_scales = nullptr;    // s8: in the order of the packed rows
   const std::byte* x = nullptr;         // [tokens][x_stride] bytes
   const float* token_scales = nullptr;  // [tokens], or nothing (bf16 only)
   void* output = nullptr;               // [tokens][output_stride]
   const void* residual = nullptr;       // [tokens][residual_stride], or nothing
-  // [blocks][8 / row_parts][2 x token tiles][32] x 16 bytes; no epoch of a later launch is in it.
+  // [blocks][tile rows / 16][2 x token tiles][32] x 16 bytes; no epoch of a later launch is in it.
   void* partials = nullptr;
   unsigned long long* arrivals = nullptr;  // launches with this workspace, and blocks of this one
   int64_t x_stride = 0;                    // in bytes
@@ -59,7 +58,7 @@ struct MatmulLaunch {
   int columns = 0;  // of the output
   int blocks = 0;
   MatmulDivisor tile_bricks;         // of a tile
-  MatmulDivisor block_bricks;        // of all (smaller) tiles / blocks, rounded down
+  MatmulDivisor block_bricks;        // of all tiles / blocks, rounded down
   MatmulDivisor large_block_bricks;  // one more
   int extra_bricks = 0;              // what that leaves: so many blocks, the first ones, are large
   int stage_bricks = 0;              // copied and waited for together
@@ -77,9 +76,11 @@ struct MatmulLaunch {
 // Which kernel.
 struct MatmulForm {
   bool is_s8 = false;
-  int token_tiles = 1;  // of 8 tokens: 1, 2, 4 or 8
-  int row_parts = 1;    // of a tile: 1 or 2
+  int token_tiles = 1;              // of 8 tokens: 1, 2, 4 or 8
+  int tile_rows = kMatmulTileRows;  // or kMatmulSmallTileRows
 };
+
+constexpr int matmul_brick_bytes(int tile_rows) { return tile_rows * kMatmulUnitBytes; }
 
 // A token's bytes of a stage in shared memory. An odd multiple of 64 bytes: eight lanes that read
 // 16 bytes each of two tokens meet no bank twice.
@@ -87,18 +88,19 @@ constexpr int matmul_token_stride(int stage_bricks) {
   return kMatmulUnitBytes * (stage_bricks + (stage_bricks % 2 == 0 ? 1 : 0));
 }
 constexpr int matmul_stage_bytes(const MatmulForm& form, int stage_bricks) {
-  return stage_bricks * (kMatmulBrickBytes / form.row_parts) +
+  return stage_bricks * matmul_brick_bytes(form.tile_rows) +
          form.token_tiles * kMatmulTokenTile * matmul_token_stride(stage_bricks);
 }
 // What warps that have the same rows hand over: 16 rows x 8 tokens of 4 bytes each.
 constexpr int matmul_fold_bytes(const MatmulForm& form) {
-  return (kMatmulWarps - kMatmulWarps / form.row_parts) * form.token_tiles * 512;
+  return (kMatmulWarps - form.tile_rows / kMatmulWarpRows) * form.token_tiles * 512;
 }
 // A stage with its two barriers.
 constexpr int matmul_slot_bytes(const MatmulForm& form, int stage_bricks) {
   return matmul_stage_bytes(form, stage_bricks) + 16;
 }
-// Shared memory of a block: stages, the epoch with its barrier, that of the end, sums of warps.
+// Shared memory of a block: stages, the epoch with its barrier, those of begin and end, sums of
+// warps.
 constexpr int64_t matmul_shared_bytes(const MatmulForm& form, int stage_bricks, int ring_slots) {
   return int64_t{ring_slots} * matmul_slot_bytes(form, stage_bricks) + 32 + matmul_fold_bytes(form);
 }

@@ -10,10 +10,10 @@
 namespace gapless {
 namespace {
 
-constexpr int kWarpRows = kMatmulTileRows / kMatmulWarps;
+constexpr int kWarpRows = kMatmulWarpRows;
 constexpr int kLaneBytes = 16;
 constexpr int kStepBytes = 32 * kLaneBytes;
-constexpr int kWarpBytes = kMatmulBrickBytes / kMatmulWarps;
+constexpr int kWarpBytes = matmul_brick_bytes(kWarpRows);
 constexpr int kPieceBytes = 4;  // what one register of a lane holds
 
 // One packed row's 64 bytes into its brick.
@@ -51,25 +51,28 @@ Result<void> check_cuda_weights(const CudaWeightShape& shape) {
     return fail(ErrorCode::kInvalidInput,
                 "k of {}; {} weights on a GPU have a multiple of {}, at most {}", shape.k,
                 dtype_name(shape.dtype), k_step, kMaxMatmulK);
-  const int64_t bricks = cuda_weight_bytes(shape) / kMatmulBrickBytes;
-  if (bricks > INT32_MAX / 2)
-    return fail(ErrorCode::kInvalidInput, "{} columns of {} are {} bricks of {} bytes; at most {}",
-                shape.columns, shape.k, bricks, kMatmulBrickBytes, INT32_MAX / 2);
+  if (shape.tile_rows != kMatmulTileRows && shape.tile_rows != kMatmulSmallTileRows)
+    return fail(ErrorCode::kInvalidInput, "tiles of {} rows; weights on a GPU have {} or {}",
+                shape.tile_rows, kMatmulTileRows, kMatmulSmallTileRows);
+  const int64_t bricks = cuda_weight_tiles(shape) * cuda_weight_bricks_per_tile(shape);
+  if (bricks > INT32_MAX)
+    return fail(ErrorCode::kInvalidInput, "{} columns of {} are {} bricks of {} rows; at most {}",
+                shape.columns, shape.k, bricks, shape.tile_rows, INT32_MAX);
   return {};
 }
 
+int64_t cuda_weight_rows(const CudaWeightShape& shape) {
+  const int64_t rows = shape.is_gated ? 2 * shape.columns : shape.columns;
+  return (rows + kMatmulTileRows - 1) / kMatmulTileRows * kMatmulTileRows;
+}
 int64_t cuda_weight_tiles(const CudaWeightShape& shape) {
-  const int64_t tile_columns = shape.is_gated ? kMatmulTileRows / 2 : kMatmulTileRows;
-  return (shape.columns + tile_columns - 1) / tile_columns;
+  return cuda_weight_rows(shape) / shape.tile_rows;
 }
 int64_t cuda_weight_bricks_per_tile(const CudaWeightShape& shape) {
   return shape.k * dtype_bytes(shape.dtype) / kMatmulUnitBytes;
 }
 int64_t cuda_weight_bytes(const CudaWeightShape& shape) {
-  return cuda_weight_tiles(shape) * cuda_weight_bricks_per_tile(shape) * kMatmulBrickBytes;
-}
-int64_t cuda_weight_rows(const CudaWeightShape& shape) {
-  return cuda_weight_tiles(shape) * kMatmulTileRows;
+  return cuda_weight_rows(shape) * shape.k * dtype_bytes(shape.dtype);
 }
 
 CudaWeightSource cuda_weight_source(const CudaWeightShape& shape, int64_t packed_row) {
@@ -88,15 +91,16 @@ Result<void> pack_cuda_weights(const CudaPackArgs& args, std::span<std::byte> pa
     return fail(ErrorCode::kInvalidInput, "{} bytes for packed weights; {} are needed",
                 packed.size(), cuda_weight_bytes(shape));
   const int64_t row_bytes = shape.k * dtype_bytes(shape.dtype);
-  const int64_t tile_bytes = row_bytes * kMatmulTileRows;
+  const int64_t tile_bytes = row_bytes * shape.tile_rows;
+  const int brick_bytes = matmul_brick_bytes(shape.tile_rows);
   const std::byte zeros[kMatmulUnitBytes] = {};
   for (int64_t packed_row = 0; packed_row < cuda_weight_rows(shape); ++packed_row) {
     const CudaWeightSource source = cuda_weight_source(shape, packed_row);
     const std::byte* row = static_cast<const std::byte*>(source.is_up ? args.up : args.weights) +
                            source.row * row_bytes;
-    std::byte* brick = packed.data() + packed_row / kMatmulTileRows * tile_bytes;
-    const int row_of_tile = static_cast<int>(packed_row % kMatmulTileRows);
-    for (int64_t at = 0; at < row_bytes; at += kMatmulUnitBytes, brick += kMatmulBrickBytes) {
+    std::byte* brick = packed.data() + packed_row / shape.tile_rows * tile_bytes;
+    const int row_of_tile = static_cast<int>(packed_row % shape.tile_rows);
+    for (int64_t at = 0; at < row_bytes; at += kMatmulUnitBytes, brick += brick_bytes) {
       scatter_row(source.row < shape.columns ? row + at : zeros, row_of_tile, brick);
     }
   }

@@ -2,14 +2,15 @@
 //
 // How the weights of a matmul lie on the GPU, and the way there.
 //
-// Packed rows are cut into tiles of 128, tiles into bricks of 64 bytes of k, each 8 KiB. A brick is
-// [8 warps][2 steps][32 lanes][16 bytes]: what lane (g = lane / 4, t = lane % 4) of a warp holds of
-// its 16 rows in one matrix instruction, as one 16-byte load. Step s of lane t covers bytes
-// 16 t + 8 s .. + 7 of the 64, so that the same lane's bytes of a token are 16 t .. + 15 of a row
-// that lies as it is. Bytes do not tell bf16 from s8.
+// Packed rows are cut into tiles of 128 or 64, as the matmul takes them, tiles into bricks of 64
+// bytes of k, 8 or 4 KiB. A brick is [8 or 4 warps][2 steps][32 lanes][16 bytes]: what lane
+// (g = lane / 4, t = lane % 4) of a warp holds of its 16 rows in one matrix instruction, as one
+// 16-byte load. Step s of lane t covers bytes 16 t + 8 s .. + 7 of the 64, so that the same lane's
+// bytes of a token are 16 t .. + 15 of a row that lies as it is. Bytes do not tell bf16 from s8.
 //
 // Of 16 packed rows, rows i and i + 8 are neighbours 2i and 2i + 1 of the matrix; of gated weights
-// they are gate and up of one column: one thread gets both. Rows beyond the matrix are zeros.
+// they are gate and up of one column: one thread gets both. Rows beyond the matrix are zeros, up to
+// a multiple of 128: weights of either tile take the same room, and 128 rows lie together.
 
 #pragma once
 
@@ -19,6 +20,7 @@
 
 #include "base/dtype.h"
 #include "base/result.h"
+#include "cuda/matmul_launch.h"
 
 namespace gapless {
 
@@ -27,9 +29,11 @@ struct CudaWeightShape {
   int64_t columns = 0;         // of the output: rows of the matrix, of gate and up each
   int64_t k = 0;
   bool is_gated = false;
+  int tile_rows = kMatmulTileRows;  // best_tile_rows() in matmul.h
 };
 
-// Columns are a multiple of 16 (gated: 8), k of 32 (s8: 64), at most kMaxMatmulK.
+// Columns are a multiple of 16 (gated: 8), k of 32 (s8: 64), at most kMaxMatmulK; tiles have 128 or
+// 64 rows.
 Result<void> check_cuda_weights(const CudaWeightShape& shape);
 
 int64_t cuda_weight_tiles(const CudaWeightShape& shape);

@@ -26,6 +26,8 @@ template <int kTokenTiles>
 inline constexpr bool kLanesCopyTokens = true;
 inline constexpr int kWeightArrivals = kWarpLanes;
 #endif
+inline constexpr int kStagesAtOnce = 2;  // of a ring that is filled; the others one by one
+inline constexpr uint32_t kFillPauseClocks = 1500;
 // Of a stage that is there.
 template <int kTokenTiles>
 inline constexpr int kStageArrivals = kWeightArrivals +
@@ -57,15 +59,11 @@ __device__ __forceinline__ int block_of_brick(const MatmulLaunch& launch, int br
   return launch.extra_bricks + divide(brick - in_large, launch.block_bricks);
 }
 
-// Where the rows of a brick lie that are its part in a tile of 128 / kRowParts rows.
-template <int kRowParts>
-inline constexpr int kPartBytes = kMatmulBrickBytes / kRowParts;
-template <int kRowParts>
-__device__ __forceinline__ const std::byte* part_of_brick(const MatmulLaunch& launch, int tile,
-                                                          int k_brick) {
-  const int brick = tile / kRowParts * tile_bricks(launch) + k_brick;
-  return launch.weights + int64_t{brick} * kMatmulBrickBytes +
-         tile % kRowParts * kPartBytes<kRowParts>;
+template <int kTileRows>
+inline constexpr int kBrickBytes = matmul_brick_bytes(kTileRows);
+template <int kTileRows>
+__device__ __forceinline__ const std::byte* brick_begin(const MatmulLaunch& launch, int brick) {
+  return launch.weights + int64_t{brick} * kBrickBytes<kTileRows>;
 }
 
 // A stage: bricks of one tile that follow each other.
@@ -114,18 +112,19 @@ inline constexpr RingSlot kFreeSlot = {0, 1};
 
 struct StageRing {
   uint32_t stages;
-  uint32_t barriers;  // [slots] full, [slots] free, of the epoch; then the epoch, over, the fold
+  // [slots] full, [slots] free, of the epoch; then the epoch, over, begun, the fold.
+  uint32_t barriers;
   int stage_bytes;
   int slots;
   int weight_bytes;
   int token_stride;
 
-  __device__ StageRing(const std::byte* memory, const MatmulLaunch& launch, int part_bytes)
+  __device__ StageRing(const std::byte* memory, const MatmulLaunch& launch, int brick_bytes)
       : stages(shared_address(memory)),
         barriers(stages + launch.ring_slots * launch.stage_bytes),
         stage_bytes(launch.stage_bytes),
         slots(launch.ring_slots),
-        weight_bytes(launch.stage_bricks * part_bytes),
+        weight_bytes(launch.stage_bricks * brick_bytes),
         token_stride(launch.token_stride) {}
   __device__ uint32_t weights(int slot) const { return stages + slot * stage_bytes; }
   __device__ uint32_t tokens(int slot) const { return weights(slot) + weight_bytes; }
@@ -133,10 +132,12 @@ struct StageRing {
   __device__ uint32_t free(int slot) const { return barriers + 8 * (slots + slot); }
   __device__ uint32_t epoch_barrier() const { return barriers + 16 * slots; }
   __device__ uint32_t epoch() const { return epoch_barrier() + 8; }
-  __device__ uint32_t over() const { return epoch_barrier() + 16; }  // of a block that is observed
+  __device__ uint32_t over() const { return epoch_barrier() + 16; }   // of a block that is observed
+  __device__ uint32_t begun() const { return epoch_barrier() + 24; }  // the launch before has ended
   __device__ uint32_t fold() const { return epoch_barrier() + 32; }
   __device__ void initialise(int stage_arrivals) const {
     initialise_barrier(epoch_barrier(), 1);
+    initialise_barrier(begun(), 1);
 #pragma unroll 1
     for (int slot = 0; slot < slots; ++slot) {
       initialise_barrier(full(slot), stage_arrivals);
@@ -147,33 +148,27 @@ struct StageRing {
 };
 
 // All lanes of a copying warp call one of these two, which together fill a stage.
-template <int kRowParts>
+template <int kTileRows>
 __device__ __forceinline__ void start_weights(const MatmulLaunch& launch, const StageRing& ring,
                                               const StageCursor& cursor, int slot) {
-  constexpr int kPart = kPartBytes<kRowParts>;
-  const std::byte* source = part_of_brick<kRowParts>(launch, cursor.tile, cursor.k_brick);
-  const int bytes = cursor.count(launch) * kPart;
+  const std::byte* source = brick_begin<kTileRows>(launch, cursor.brick);
+  const int bytes = cursor.count(launch) * kBrickBytes<kTileRows>;
 #if __CUDA_ARCH__ >= 900
   if (threadIdx.x % kWarpLanes == 0) {
-    const int copy_bytes = kRowParts == 1 ? bytes : kPart;
     uint64_t policy;  // weights are read once: they leave L2 before anything else does
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
     announce(ring.full(slot), bytes);
-#pragma unroll 1
-    for (int at = 0; at < bytes; at += copy_bytes) {
-      asm volatile(
-          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
-          "[%1], %2, [%3], %4;" ::"r"(ring.weights(slot) + at),
-          "l"(source + at * kRowParts), "r"(copy_bytes), "r"(ring.full(slot)), "l"(policy)
-          : "memory");
-    }
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+        "[%1], %2, [%3], %4;" ::"r"(ring.weights(slot)),
+        "l"(source), "r"(bytes), "r"(ring.full(slot)), "l"(policy)
+        : "memory");
   }
   __syncwarp();
 #else
   for (int at = threadIdx.x % kWarpLanes * 16; at < bytes; at += 16 * kWarpLanes) {
-    const std::byte* from = source + at / kPart * kMatmulBrickBytes + at % kPart;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(ring.weights(slot) + at),
-                 "l"(from)
+                 "l"(source + at)
                  : "memory");
   }
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(ring.full(slot)) : "memory");
@@ -265,21 +260,28 @@ __device__ __forceinline__ void publish_epoch(const MatmulLaunch& launch, const 
 // While a block waits for the launch before and its ring is full, the weights that come next are
 // brought into L2, so that memory has begun to deliver when the wait is over. (Many are of no use:
 // L2 gives them to the SMs hardly faster than memory does.)
-template <int kRowParts>
+template <int kTileRows>
 __device__ __forceinline__ void read_ahead(const MatmulLaunch& launch, const StageCursor& next) {
-  constexpr int kPart = kPartBytes<kRowParts>;
-  const int bricks = min(next.end - next.brick, launch.read_ahead_bytes / kPart);
+  constexpr int kBytes = kBrickBytes<kTileRows>;
+  const int bricks = min(next.end - next.brick, launch.read_ahead_bytes / kBytes);
 #pragma unroll 1
   for (int i = threadIdx.x % kWarpLanes; i < bricks; i += kWarpLanes) {
-    const int tile = tile_of_brick(launch, next.brick + i);
-    const int k_brick = next.brick + i - tile * tile_bricks(launch);
-    prefetch_into_l2(part_of_brick<kRowParts>(launch, tile, k_brick), kPart);
+    prefetch_into_l2(brick_begin<kTileRows>(launch, next.brick + i), kBytes);
   }
   __syncwarp();
 }
 
+// Time for the launch before, while it runs. Blocks of this one come where its blocks have ended;
+// all else waits for the others, which still read: whoever fills the whole ring at once takes from
+// them, and makes a layer 2 us slower.
+__device__ __forceinline__ void pause_filling(const StageRing& ring) {
+  const uint32_t begin = read_clock();
+  while (read_clock() - begin < kFillPauseClocks && !is_phase_done(ring.begun(), 0)) {
+  }
+}
+
 // The warp that copies weights. They are asked for before the launch before has ended.
-template <int kRowParts, RecordLevel kLevel>
+template <int kTileRows, RecordLevel kLevel>
 __device__ __forceinline__ void copy_weights(const MatmulLaunch& launch, const StageRing& ring) {
   RoleRecorder<kLevel, DeviceRole::kCopy> recorder(launch.recorder, threadIdx.x % kWarpLanes == 0);
   recorder.begin(DevicePhase::kReadAhead);
@@ -288,8 +290,9 @@ __device__ __forceinline__ void copy_weights(const MatmulLaunch& launch, const S
 #pragma unroll 1  // one copy of it: matmul_launch.cu
   for (int stage = 0;; ++stage) {
     const bool is_done = cursor.is_done();
+    if (stage >= kStagesAtOnce && stage <= ring.slots) pause_filling(ring);
     if (stage == ring.slots || (is_done && stage < ring.slots)) {
-      read_ahead<kRowParts>(launch, cursor);
+      read_ahead<kTileRows>(launch, cursor);
       recorder.phase(DevicePhase::kWaitLaunch);
       wait_for_launch_before();
       recorder.phase(DevicePhase::kWork);
@@ -297,7 +300,7 @@ __device__ __forceinline__ void copy_weights(const MatmulLaunch& launch, const S
     }
     if (is_done) break;
     wait_for_phase(ring.free(place.slot), place.parity);
-    start_weights<kRowParts>(launch, ring, cursor, place.slot);
+    start_weights<kTileRows>(launch, ring, cursor, place.slot);
     cursor.advance(launch, cursor.count(launch));
     place.advance(ring.slots);
   }
@@ -310,6 +313,7 @@ __device__ __forceinline__ void copy_all_tokens(const MatmulLaunch& launch, cons
   StageCursor cursor(launch);
   compute_here(cursor.brick <= cursor.end && cursor.k_brick >= 0);
   wait_for_launch_before();
+  if (threadIdx.x % kWarpLanes == 0) arrive(ring.begun());
 #pragma unroll 1
   for (RingSlot place = kFreeSlot; !cursor.is_done(); place.advance(ring.slots)) {
     wait_for_phase(ring.free(place.slot), place.parity);

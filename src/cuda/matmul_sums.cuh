@@ -2,9 +2,8 @@
 //
 // A warp's sums: 16 rows of weights by all tokens, in registers, and what becomes of them.
 //
-// Where a tile has fewer than 128 rows, kRowParts warps have the same ones and take turns with the
-// bricks, by their place in k. When a piece ends, the first of them adds what the others have, in
-// their order, and goes on alone.
+// Where a tile has 64 rows, two warps have the same ones and take turns with the bricks, by their
+// place in k. When a piece ends, the first of them adds what the other has and goes on alone.
 //
 // A lane (g = lane / 4, t = lane % 4) has, for each tile of 8 tokens, packed rows g and g + 8 of
 // tokens 2t and 2t + 1: {row g, 2t}, {row g, 2t + 1}, {row g + 8, 2t}, {row g + 8, 2t + 1}. Packing
@@ -92,7 +91,7 @@ __device__ __forceinline__ float gated(float gate, float up) {
   return __fmul_rn(__fdividef(gate, 1.0f + __expf(-gate)), up);
 }
 
-template <bool kIsS8, int kTokenTiles, int kRowParts>
+template <bool kIsS8, int kTokenTiles, int kTileRows>
 class WarpSums {
  public:
   using Sum = std::conditional_t<kIsS8, int32_t, float>;
@@ -100,7 +99,7 @@ class WarpSums {
   __device__ WarpSums(const StageRing& ring, int warp, int lane)
       : warp_(warp % kRowWarps), turn_(warp / kRowWarps), lane_(lane) {
     clear();
-    lane_weights_ = ring.stages + warp_ * (kMatmulBrickBytes / kMatmulWarps) + lane_ * 16;
+    lane_weights_ = ring.stages + warp_ * kBrickBytes<kMatmulWarpRows> + lane_ * 16;
     lane_tokens_ = ring.stages + ring.weight_bytes + lane_ / 4 * ring.token_stride + lane_ % 4 * 16;
     compute_here(static_cast<int>(lane_weights_ | lane_tokens_) >= 0);
   }
@@ -118,7 +117,7 @@ class WarpSums {
     const int begin = tile * tile_bricks(launch);
     first_block_ = block_of_brick(launch, begin);
     last_block_ = block_of_brick(launch, begin + tile_bricks(launch) - 1);
-    scales_begin_ = tile * kTileRows + warp_ * 16 + lane_ / 4;
+    scales_begin_ = tile * kTileRows + warp_ * kMatmulWarpRows + lane_ / 4;
   }
   // Behind the wait for the launch before, and long before the sums are complete. (Ahead of it
   // matmuls take 0.1 us longer, behind their first stage 0.7: it takes long when all memory is
@@ -166,9 +165,9 @@ class WarpSums {
   // This warp's bricks of a stage: those whose place in k is its turn.
   __device__ __forceinline__ void add_stage(const StageRing& ring, int slot, int k_brick,
                                             int bricks) {
-    const int first = (turn_ - k_brick) & (kRowParts - 1);
-    int left = (bricks - first + kRowParts - 1) / kRowParts;
-    uint32_t weights = lane_weights_ + slot * ring.stage_bytes + first * kPartBytes<kRowParts>;
+    const int first = (turn_ - k_brick) & (kTurns - 1);
+    int left = (bricks - first + kTurns - 1) / kTurns;
+    uint32_t weights = lane_weights_ + slot * ring.stage_bytes + first * kBrickBytes<kTileRows>;
     uint32_t tokens = lane_tokens_ + slot * ring.stage_bytes + first * kMatmulUnitBytes;
     asm volatile("" : "+r"(left));  // once, and not in another way for each loop
 #pragma unroll 1
@@ -208,7 +207,7 @@ class WarpSums {
   template <typename Recorder>
   __device__ void finish(const MatmulLaunch& launch, const StageRing& ring, int tile,
                          Recorder& recorder) {
-    if constexpr (kRowParts > 1) fold(ring);
+    if constexpr (kTurns > 1) fold(ring);
     if (turn_ != 0) return;
     if (first_block_ != last_block_) {
       recorder.phase(DevicePhase::kWaitBlock, tile);
@@ -227,15 +226,15 @@ class WarpSums {
   }
   // Between pieces: what the warps handed over was read.
   __device__ static void release_fold() {
-    if constexpr (kRowParts > 1) sync_threads(kFoldBarrier, kMatmulWarps * kWarpLanes);
+    if constexpr (kTurns > 1) sync_threads(kFoldBarrier, kMatmulWarps * kWarpLanes);
   }
 
  private:
-  static constexpr int kRowWarps = kMatmulWarps / kRowParts;
-  static constexpr int kTileRows = kMatmulTileRows / kRowParts;
+  static constexpr int kRowWarps = kTileRows / kMatmulWarpRows;
+  static constexpr int kTurns = kMatmulWarps / kRowWarps;
   static constexpr int kBricksTogether = kTokenTiles < 4 ? 4 : 8 / kTokenTiles;
-  static constexpr int kBrickStep = kRowParts * kPartBytes<kRowParts>;
-  static constexpr int kUnitStep = kRowParts * kMatmulUnitBytes;
+  static constexpr int kBrickStep = kTurns * kBrickBytes<kTileRows>;
+  static constexpr int kUnitStep = kTurns * kMatmulUnitBytes;
   static constexpr int kFoldBarrier = 1;
   // What is read together, so that its latency is waited for once: some pieces, or part of one.
   static constexpr int kPieceVectors = 2 * kTokenTiles;
@@ -263,7 +262,7 @@ class WarpSums {
     sync_threads(kFoldBarrier, kMatmulWarps * kWarpLanes);
     if (turn_ != 0) return;
 #pragma unroll
-    for (int turn = 1; turn < kRowParts; ++turn) {
+    for (int turn = 1; turn < kTurns; ++turn) {
 #pragma unroll
       for (int tile = 0; tile < kTokenTiles; ++tile) {
         const uint4 other = load_shared_vector(folded(ring, turn, tile));
@@ -348,7 +347,7 @@ class WarpSums {
   // Of the output: the lane's first one.
   __device__ int column_of(const MatmulLaunch& launch, int tile) const {
     return launch.is_gated ? tile * (kTileRows / 2) + warp_ * 8 + lane_ / 4
-                           : tile * kTileRows + warp_ * 16 + lane_ / 4 * 2;
+                           : tile * kTileRows + warp_ * kMatmulWarpRows + lane_ / 4 * 2;
   }
 
   // As they lie in memory: whoever made floats of them here would wait for them.

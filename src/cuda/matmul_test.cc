@@ -156,7 +156,7 @@ TEST_F(CudaMatmulOnDevice, LargestSumsDoNotOverflow) {
 TEST_F(CudaMatmulOnDevice, ATokenDoesNotSeeTheOthers) {
   for (const int form : {0, 1, 2, 3}) {
     CudaMatmulCase large = case_of(DType::kBf16, 1040, 5120, form % 2 == 1, 64);
-    large.tuning.row_parts = 1 + form / 2;
+    large.shape.weights.tile_rows = form < 2 ? 128 : 64;
     Result<CudaMatmulRun> all = CudaMatmulRun::make(large);
     ASSERT_TRUE(all) << all.error().message;
     const Result<Bytes> expected = all->run();
@@ -214,23 +214,25 @@ TEST_F(CudaMatmulOnDevice, HowItIsCutDoesNotChangeEightBitResults) {
                                       {.stage_bricks = 3, .ring_slots = 2, .blocks = 264},
                                       {.stage_bricks = 4, .ring_slots = 5, .blocks = 1},
                                       {.blocks = 40, .read_ahead_kib = -1},
-                                      {.ring_slots = 2, .read_ahead_kib = 4096},
-                                      {.row_parts = 2, .stage_bricks = 3, .blocks = 7},
-                                      {.row_parts = 2, .ring_slots = 2, .read_ahead_kib = 4096}};
-  for (const CudaMatmulTuning& tuning : tunings) {
-    c.tuning = tuning;
-    expect_right(c);
+                                      {.ring_slots = 2, .read_ahead_kib = 4096}};
+  for (const int tile_rows : {128, 64}) {
+    c.shape.weights.tile_rows = tile_rows;
+    for (const CudaMatmulTuning& tuning : tunings) {
+      c.tuning = tuning;
+      expect_right(c);
+    }
   }
 }
 
-// Halves of tiles are cut over blocks, or each is a block's own.
-TEST_F(CudaMatmulOnDevice, RowsMayBeCutToo) {
+// They are cut over blocks, or each is a block's own.
+TEST_F(CudaMatmulOnDevice, TilesMayBeSmall) {
   for (const Extent& extent : {Extent{16, 64}, Extent{144, 1088}, Extent{1040, 5120}}) {
     for (const int tokens : {1, 8, 15, 17, 64}) {
-      const int halves = static_cast<int>((extent.columns + 127) / 128) * 2;
-      for (const int blocks : {0, halves, halves / 2 * 3}) {
+      const int tiles = static_cast<int>((extent.columns + 127) / 128) * 2;
+      for (const int blocks : {0, tiles, tiles / 2 * 3}) {
         CudaMatmulCase c = case_of(DType::kS8, extent.columns, extent.k, false, tokens);
-        c.tuning = {.row_parts = 2, .blocks = blocks};
+        c.shape.weights.tile_rows = 64;
+        c.tuning.blocks = blocks;
         expect_right(c);
         c.shape.weights.dtype = DType::kBf16;
         c.has_residual = true;
@@ -241,33 +243,33 @@ TEST_F(CudaMatmulOnDevice, RowsMayBeCutToo) {
   }
 }
 
-// The shapes of the layer that are cut in rows on an H200.
-TEST_F(CudaMatmulOnDevice, CutRowsOfTheLayerAreExact) {
+// The shapes of the layer whose tiles are small on an H200.
+TEST_F(CudaMatmulOnDevice, SmallTilesOfTheLayerAreExact) {
   for (const Extent& extent : {Extent{7168, 5120}, Extent{5120, 5120}}) {
     CudaMatmulCase c = case_of(DType::kS8, extent.columns, extent.k, false, 16);
-    for (const int parts : {0, 1, 2}) {
-      c.tuning.row_parts = parts;
+    for (const int tile_rows : {128, 64}) {
+      c.shape.weights.tile_rows = tile_rows;
       expect_right(c);
     }
     if (HasFatalFailure()) return;
   }
 }
 
-TEST_F(CudaMatmulOnDevice, CutRowsGiveTheSameBitsOfEightBitGates) {
+TEST_F(CudaMatmulOnDevice, SmallTilesGiveTheSameBitsOfEightBitGates) {
   for (const int tokens : {3, 16, 40}) {
     CudaMatmulCase c = case_of(DType::kS8, 1032, 2560, true, tokens);
     Bytes expected;
-    for (const int parts : {1, 2}) {
-      c.tuning.row_parts = parts;
+    for (const int tile_rows : {128, 64}) {
+      c.shape.weights.tile_rows = tile_rows;
       Result<CudaMatmulRun> run = CudaMatmulRun::make(c);
       ASSERT_TRUE(run) << run.error().message;
       const Result<Bytes> output = run->run();
       ASSERT_TRUE(output) << output.error().message;
-      if (parts == 1) {
+      if (tile_rows == 128) {
         expect_close(c, *run, *output);
         expected = *output;
       }
-      EXPECT_EQ(*output, expected) << parts << " parts, " << tokens << " tokens";
+      EXPECT_EQ(*output, expected) << tile_rows << " rows, " << tokens << " tokens";
     }
   }
 }
@@ -368,7 +370,7 @@ TEST_F(CudaMatmulOnDevice, LaunchesThatRecordTasksComputeTheSameAndSayWhenTheyRa
     const int tokens = std::array{5, 16, 24, 40}[static_cast<size_t>(form % 4)];
     const DType dtype = form / 4 % 2 == 0 ? DType::kBf16 : DType::kS8;
     CudaMatmulCase c = case_of(dtype, 1040, 5120, form % 3 == 0, tokens);
-    c.tuning.row_parts = 1 + form / 8;
+    c.shape.weights.tile_rows = form < 8 ? 128 : 64;
     Result<CudaMatmulRun> run = CudaMatmulRun::make(c);
     ASSERT_TRUE(run) << run.error().message;
     const Result<Bytes> expected = run->run();
@@ -397,7 +399,7 @@ TEST_F(CudaMatmulOnDevice, RecordedLaunchesComputeTheSameAndSayWhatTheyDid) {
   constexpr int64_t kSteps = 4096;  // bytes of the blocks' numbers, before the records
   for (const int form : {0, 1, 2, 3}) {
     CudaMatmulCase c = case_of(DType::kBf16, 1040, 5120, form % 2 == 1, 16);
-    c.tuning.row_parts = 1 + form / 2;
+    c.shape.weights.tile_rows = form < 2 ? 128 : 64;
     Result<CudaMatmulRun> run = CudaMatmulRun::make(c);
     ASSERT_TRUE(run) << run.error().message;
     const Result<Bytes> expected = run->run();

@@ -46,8 +46,8 @@ class CheckpointFiller final : public CudaWeightFiller {
 
   Result<void> fill_matrix(const CudaMatrixPlan& plan, CudaMatrix& matrix,
                            const BytesDone& bytes_done) override {
-    const int64_t tiles = cuda_weight_tiles(plan.shape);
-    const int64_t tile_bytes = cuda_weight_bricks_per_tile(plan.shape) * kMatmulBrickBytes;
+    const int64_t tiles = cuda_weight_rows(plan.shape) / kMatmulTileRows;
+    const int64_t tile_bytes = cuda_weight_bytes(plan.shape) / tiles;
     const int64_t staged_tiles = std::min(tiles, std::max<int64_t>(1, kStagingBytes / tile_bytes));
     if (std::ssize(staging_) < staged_tiles * tile_bytes)
       staging_.resize(static_cast<size_t>(staged_tiles * tile_bytes));
@@ -88,6 +88,7 @@ class CheckpointFiller final : public CudaWeightFiller {
   }
 
  private:
+  // 128 packed rows lie together, be they one tile or two.
   Result<void> pack_tile(const CudaMatrixPlan& plan, int64_t tile, const TileTarget& target) const {
     CudaWeightShape shape = plan.shape;
     const int64_t tile_columns = shape.is_gated ? kMatmulTileRows / 2 : kMatmulTileRows;

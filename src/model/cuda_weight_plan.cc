@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include "cuda/matmul.h"
+
 namespace gapless {
 namespace {
 
@@ -89,8 +91,9 @@ Result<DeviceBuffer> upload(const std::vector<float>& values, const char* what) 
 
 class Builder {
  public:
-  Builder(const WeightOptions& options, CudaWeightFiller& filler, CudaModelWeights& weights)
-      : options_(options), filler_(filler), weights_(weights) {}
+  Builder(const WeightOptions& options, const CudaLimits& limits, CudaWeightFiller& filler,
+          CudaModelWeights& weights)
+      : options_(options), limits_(limits), filler_(filler), weights_(weights) {}
 
   Result<void> build_all(int64_t total_bytes) {
     total_bytes_ = total_bytes;
@@ -133,7 +136,8 @@ class Builder {
     return {};
   }
 
-  Result<CudaMatrix> build_matrix(const CudaMatrixPlan& plan) {
+  Result<CudaMatrix> build_matrix(CudaMatrixPlan plan) {
+    plan.shape.tile_rows = best_tile_rows(plan.shape, limits_);
     CudaMatrix matrix;
     matrix.shape = plan.shape;
     const int64_t bytes = cuda_weight_bytes(plan.shape);
@@ -159,6 +163,7 @@ class Builder {
   }
 
   const WeightOptions& options_;
+  const CudaLimits& limits_;
   CudaWeightFiller& filler_;
   CudaModelWeights& weights_;
   int64_t total_bytes_ = 0;
@@ -235,7 +240,8 @@ Result<CudaModelWeights> build_cuda_weights(const ModelConfig& config, const Wei
   const Needs needs = GAPLESS_TRY(find_needs(weights.config, options, embedding_dtype));
   const CudaMemory memory = GAPLESS_TRY(cuda_memory());
   GAPLESS_TRY(check_cuda_memory(weights.config, options.dtype, needs.device_bytes, memory));
-  GAPLESS_TRY(Builder(options, filler, weights).build_all(needs.packed_bytes));
+  const CudaLimits limits = GAPLESS_TRY(cuda_limits());
+  GAPLESS_TRY(Builder(options, limits, filler, weights).build_all(needs.packed_bytes));
   return weights;
 }
 

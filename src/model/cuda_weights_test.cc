@@ -55,6 +55,15 @@ ModelConfig larger_config() {
   return config;
 }
 
+// On a GPU of 112 to 140 SMs its gate and up have small tiles.
+ModelConfig wide_config() {
+  ModelConfig config = small_config(false);
+  config.name = "wide";
+  config.layers = 1;
+  config.intermediate = 3584;
+  return config;
+}
+
 // ---- Plans and errors.
 
 TEST(CudaWeights, KIsPaddedToWholeBricksOfEitherType) {
@@ -295,7 +304,8 @@ class CudaWeightsOnDevice : public ::testing::Test {
 };
 
 TEST_F(CudaWeightsOnDevice, SyntheticOnesAreThoseOfTheCpu) {
-  for (const ModelConfig& config : {small_config(false), small_config(true), larger_config()}) {
+  for (const ModelConfig& config :
+       {small_config(false), small_config(true), larger_config(), wide_config()}) {
     for (const DType dtype : {DType::kBf16, DType::kS8}) {
       for (const bool dual : {true, false}) {
         SCOPED_TRACE(config.name + (config.tied_embeddings ? " tied " : " ") +
