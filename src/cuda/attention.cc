@@ -260,14 +260,10 @@ int64_t cuda_attention_workspace_bytes(const CudaAttentionShape& shape) {
 
 namespace {
 
-Result<void> prepare_form(const CudaAttentionConfig& config, RecordLevel level,
-                          const CudaLimits& limits) {
-  AttentionForm form = config.form;
-  form.level = level;
-  GAPLESS_TRY(check_cuda(attention_prepare_kernel(form, config.shared_bytes),
-                         "taking shared memory for the attention"));
+// Forms that record have as many threads, and registers for a block an SM, too.
+Result<void> check_form(const CudaAttentionConfig& config, const CudaLimits& limits) {
   int blocks = 0;
-  GAPLESS_TRY(check_cuda(attention_blocks_per_sm(form, config.shared_bytes, &blocks),
+  GAPLESS_TRY(check_cuda(attention_blocks_per_sm(config.form, config.shared_bytes, &blocks),
                          "asking how many attention blocks an SM holds"));
   if (blocks < 1)
     return fail(ErrorCode::kInvalidInput,
@@ -285,7 +281,7 @@ Result<CudaAttention> CudaAttention::make(const CudaAttentionShape& shape,
     return fail(ErrorCode::kInvalidInput, "{} has compute capability {}.{}; 8.0 is needed",
                 limits.name, limits.compute_capability / 10, limits.compute_capability % 10);
   const CudaAttentionConfig config = GAPLESS_TRY(configure_cuda_attention(shape, limits, tuning));
-  for (const RecordLevel level : kRecordLevels) GAPLESS_TRY(prepare_form(config, level, limits));
+  GAPLESS_TRY(check_form(config, limits));
   return CudaAttention(shape, config);
 }
 

@@ -508,22 +508,15 @@ int threads_of(const AttentionForm& form) {
   return (form.warps() + kAttentionCombineWarps) * kWarpLanes;
 }
 
-const void* kernel_address(Kernel kernel) { return reinterpret_cast<const void*>(kernel); }
-
 }  // namespace
-
-int attention_prepare_kernel(const AttentionForm& form, int64_t shared_bytes) {
-  const Kernel kernel = kernel_of(form);
-  if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
-  return cudaFuncSetAttribute(kernel_address(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              static_cast<int>(shared_bytes));
-}
 
 int attention_blocks_per_sm(const AttentionForm& form, int64_t shared_bytes, int* blocks) {
   const Kernel kernel = kernel_of(form);
-  if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+  const int status = allow_shared_bytes(kernel, shared_bytes);
+  if (status != cudaSuccess) return status;
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-      blocks, kernel_address(kernel), threads_of(form), static_cast<size_t>(shared_bytes));
+      blocks, reinterpret_cast<const void*>(kernel), threads_of(form),
+      static_cast<size_t>(shared_bytes));
 }
 
 int attention_launch_kernel(const AttentionForm& form, const AttentionLaunch& launch, int blocks,

@@ -128,7 +128,6 @@ constexpr int64_t attention_shared_bytes(const AttentionForm& form, int group_he
 }
 
 // These return a cudaError_t; 0 is success. `stream` is a cudaStream_t.
-int attention_prepare_kernel(const AttentionForm& form, int64_t shared_bytes);
 // Blocks that one SM holds at once with these numbers.
 int attention_blocks_per_sm(const AttentionForm& form, int64_t shared_bytes, int* blocks);
 int attention_launch_kernel(const AttentionForm& form, const AttentionLaunch& launch, int blocks,

@@ -21,10 +21,25 @@ struct KernelStart {
   void* stream = nullptr;     // a cudaStream_t
 };
 
-// A cudaError_t; 0 is success.
+// Lets a kernel have so much dynamic shared memory, and keeps more that it was allowed before: a
+// graph may need that. A cudaError_t; 0 is success.
+template <typename Launch>
+int allow_shared_bytes(void (*kernel)(Launch), int64_t bytes) {
+  if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+  const void* const function = reinterpret_cast<const void*>(kernel);
+  cudaFuncAttributes allowed = {};
+  const cudaError_t status = cudaFuncGetAttributes(&allowed, function);
+  if (status != cudaSuccess || bytes <= allowed.maxDynamicSharedSizeBytes) return status;
+  return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(bytes));
+}
+
+// As above. A kernel's code is loaded when it is first asked for anything, which is here: forms that
+// nobody starts are not on the device.
 template <typename Launch>
 int start_kernel(void (*kernel)(Launch), const Launch& launch, const KernelStart& start) {
-  if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+  const int status = allow_shared_bytes(kernel, start.shared_bytes);
+  if (status != cudaSuccess) return status;
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
   if (start.starts_early && runs_sm90_code()) {

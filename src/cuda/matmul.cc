@@ -209,10 +209,8 @@ Result<CudaMatmul> CudaMatmul::make(const CudaMatmulShape& shape, const CudaMatm
   matmul.has_copy_engine_ = runs_sm90_code();
   for (int i = 0; i <= form_index(shape.max_tokens); ++i) {
     const int tokens = std::min(kMatmulTokenTile << i, shape.max_tokens);
-    CudaMatmulConfig& config = matmul.configs_[static_cast<size_t>(i)];
-    config = GAPLESS_TRY(configure_cuda_matmul(shape, tokens, limits, tuning));
-    GAPLESS_TRY(check_cuda(matmul_prepare_kernel(config.form, config.shared_bytes),
-                           "taking shared memory for a matmul"));
+    matmul.configs_[static_cast<size_t>(i)] =
+        GAPLESS_TRY(configure_cuda_matmul(shape, tokens, limits, tuning));
   }
   return matmul;
 }

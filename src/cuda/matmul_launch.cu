@@ -140,18 +140,6 @@ int threads_of(RecordLevel level) {
 
 }  // namespace
 
-int matmul_prepare_kernel(const MatmulForm& form, int64_t shared_bytes) {
-  for (const RecordLevel level : kRecordLevels) {
-    const Kernel kernel = kernel_of(form, level);
-    if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
-    const cudaError_t status = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                    static_cast<int>(shared_bytes));
-    if (status != cudaSuccess) return status;
-  }
-  return cudaSuccess;
-}
-
 int matmul_launch_kernel(const MatmulForm& form, const MatmulLaunch& launch, int64_t shared_bytes,
                          bool starts_early, void* stream) {
   return start_kernel(kernel_of(form, launch.recorder.level), launch,

@@ -105,8 +105,7 @@ constexpr int64_t matmul_shared_bytes(const MatmulForm& form, int stage_bricks, 
   return int64_t{ring_slots} * matmul_slot_bytes(form, stage_bricks) + 32 + matmul_fold_bytes(form);
 }
 
-// These return a cudaError_t; 0 is success. `stream` is a cudaStream_t.
-int matmul_prepare_kernel(const MatmulForm& form, int64_t shared_bytes);
+// A cudaError_t; 0 is success. `stream` is a cudaStream_t.
 int matmul_launch_kernel(const MatmulForm& form, const MatmulLaunch& launch, int64_t shared_bytes,
                          bool starts_early, void* stream);
 
