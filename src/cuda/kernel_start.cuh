@@ -34,8 +34,8 @@ int allow_shared_bytes(void (*kernel)(Launch), int64_t bytes) {
                               static_cast<int>(bytes));
 }
 
-// As above. A kernel's code is loaded when it is first asked for anything, which is here: forms that
-// nobody starts are not on the device.
+// As above. A kernel's code is loaded when it is first asked for anything, which is here: forms
+// that nobody starts are not on the device.
 template <typename Launch>
 int start_kernel(void (*kernel)(Launch), const Launch& launch, const KernelStart& start) {
   const int status = allow_shared_bytes(kernel, start.shared_bytes);
