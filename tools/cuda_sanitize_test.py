@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+#
+# Tests of tools/cuda_sanitize.py with a sanitizer and a program of tests that are scripts: what
+# each test does is its name.
+
+import contextlib
+import io
+import json
+import os
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import cuda_sanitize
+
+PROGRAM = """#!/usr/bin/env bash
+case "$*" in
+*--gtest_list_tests*--gtest_filter=Nothing*) ;;
+*--gtest_list_tests*) echo "CudaOps."; for t in $TESTS; do echo "  $t  # GetParam() = 1"; done ;;
+*Fails*) echo "[  FAILED  ] it"; exit 1 ;;
+*Skips*) echo "[  SKIPPED ] it" ;;
+*Hangs*) sleep 60 & echo $! > "$PID_FILE"; wait ;;
+*Races*) echo "Race reported" ;;
+*) echo "[       OK ] it" ;;
+esac
+"""
+SANITIZER = """#!/usr/bin/env bash
+[[ "$*" == *"--tool racecheck"*"--error-exitcode 9"* ]] || exit 2
+while [[ "$1" != */program ]]; do shift; done
+output=$("$@"); status=$?
+echo "$output"
+if [[ "$output" == *Race* ]]; then
+  echo "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"; exit 9
+fi
+echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"
+exit $status
+"""
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split()[2] != "Z"
+    except OSError:
+        return False
+
+
+class SanitizeTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = Path(self.folder.name)
+        for name, text in (("program", PROGRAM), ("sanitizer", SANITIZER)):
+            (self.path / name).write_text(text, encoding="utf-8")
+            (self.path / name).chmod(0o755)
+
+    def run_tool(self, tests, *more):
+        os.environ["TESTS"] = tests
+        os.environ["PID_FILE"] = str(self.path / "pid")
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            status = cuda_sanitize.main(["--program", str(self.path / "program"), "--sanitizer",
+                                         str(self.path / "sanitizer"), "--json",
+                                         str(self.path / "rows.json"), *more])
+        return status, output.getvalue()
+
+    def outcomes(self):
+        rows = json.loads((self.path / "rows.json").read_text(encoding="utf-8"))["rows"]
+        return {row["test"]: row["outcome"] for row in rows}
+
+    def test_says_what_was_found_of_each(self):
+        status, output = self.run_tool("Passes Races Fails Skips")
+        self.assertEqual(status, 1)
+        self.assertEqual(self.outcomes(), {"CudaOps.Passes": "clean", "CudaOps.Races": "found",
+                                           "CudaOps.Fails": "failed", "CudaOps.Skips": "skipped"})
+        self.assertIn("Race reported", output)
+        self.assertIn("racecheck: 4 tests: 1 clean, 1 failed, 1 found, 1 skipped", output)
+
+    def test_a_test_that_fails_may_be_clean(self):
+        self.assertEqual(self.run_tool("Passes Fails")[0], 0)
+
+    def test_what_does_not_end_is_stopped_and_said(self):
+        status, _ = self.run_tool("Hangs Passes", "--seconds", "2")
+        self.assertEqual(status, 3)
+        self.assertEqual(self.outcomes(),
+                         {"CudaOps.Hangs": "not ended", "CudaOps.Passes": "clean"})
+        pid = int((self.path / "pid").read_text(encoding="utf-8"))
+        for _ in range(100):
+            if not is_running(pid):
+                return
+            time.sleep(0.05)
+        self.fail("what the sanitizer ran was left behind")
+
+    def test_time_that_is_up_starts_nothing(self):
+        self.assertEqual(self.run_tool("Passes", "--seconds", "0")[0], 3)
+        self.assertEqual(self.outcomes(), {"CudaOps.Passes": "not ended"})
+
+    def test_a_filter_that_matches_nothing_is_an_error(self):
+        status, output = self.run_tool("Passes", "--filter", "Nothing*")
+        self.assertEqual(status, 1)
+        self.assertIn("matches 'Nothing*'", output)
+
+
+if __name__ == "__main__":
+    unittest.main()
