@@ -9,13 +9,15 @@
 #                               [--seconds 540] [--json FILE]
 #                               [--program build/gpu-bundle/gapless-gpu]
 #
-# Status 0: all ended, and nothing was found. 1: something was found. 3: nothing, but not all ended.
+# Status 0: all ended, and nothing was found. 1: something was found, or it could not run. 2: wrong
+# options. 3: nothing was found, but not all ended.
 
 import argparse
 import concurrent.futures
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,10 +29,13 @@ SUMMARY = re.compile(r"(?:RACECHECK|ERROR) SUMMARY: (\d+) (?:hazards?|errors?)")
 
 def list_tests(program, test_filter):
     command = [program, "test", "--gtest_list_tests", f"--gtest_filter={test_filter}"]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        raise SystemExit(f"cuda_sanitize: '{' '.join(command)}' ended with status "
+                         f"{listed.returncode}: {listed.stderr.strip()}")
     tests = []
     suite = ""
-    for line in lines:
+    for line in listed.stdout.splitlines():
         name = line.split("#")[0].rstrip()
         if name.startswith("  "):
             tests.append(suite + name.strip())
@@ -83,7 +88,7 @@ def run_tests(arguments, tests):
             results.append(result)
             print(f"{result['outcome']:<10} {result['seconds']:7.1f} s  {result['test']}",
                   flush=True)
-            if result["outcome"] == "found":
+            if result["outcome"] in ("found", "failed"):
                 print(result["output"], flush=True)
     return results
 
@@ -106,16 +111,31 @@ def parse_arguments(arguments):
     parser.add_argument("--program", default="build/gpu-bundle/gapless-gpu")
     parser.add_argument("--sanitizer", default="compute-sanitizer")
     parser.add_argument("--json", help="where outcomes and seconds of all tests go")
-    return parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
+    if parsed.jobs < 1:
+        parser.error(f"--jobs {parsed.jobs}: at least one process is needed")
+    if parsed.json and not os.path.isdir(os.path.dirname(os.path.abspath(parsed.json))):
+        parser.error(f"--json {parsed.json}: there is no such folder")
+    return parsed
+
+
+# To where it was asked for, or not at all.
+def write_json(path, tool, results):
+    rows = [{key: result[key] for key in ("test", "outcome", "seconds")} for result in results]
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump({"tool": tool, "rows": rows}, file, indent=1)
+    os.replace(path + ".new", path)
 
 
 def main(arguments):
     arguments = parse_arguments(arguments)
+    for needed in (arguments.program, arguments.sanitizer):
+        if shutil.which(needed) is None:
+            raise SystemExit(f"cuda_sanitize: there is no program {needed}")
     tests = list_tests(arguments.program, arguments.filter)
     if not tests:
-        print(f"cuda_sanitize: no test of {arguments.program} matches '{arguments.filter}'",
-              file=sys.stderr)
-        return 1
+        raise SystemExit(f"cuda_sanitize: no test of {arguments.program} matches "
+                         f"'{arguments.filter}'")
     results = run_tests(arguments, tests)
     counts = {}
     for result in results:
@@ -123,9 +143,7 @@ def main(arguments):
     print(f"{arguments.tool}: {len(results)} tests: " +
           ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
     if arguments.json:
-        rows = [{key: result[key] for key in ("test", "outcome", "seconds")} for result in results]
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"tool": arguments.tool, "rows": rows}, file, indent=1)
+        write_json(arguments.json, arguments.tool, results)
     return status_of(results)
 
 

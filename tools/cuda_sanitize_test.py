@@ -18,6 +18,7 @@ import cuda_sanitize
 PROGRAM = """#!/usr/bin/env bash
 case "$*" in
 *--gtest_list_tests*--gtest_filter=Nothing*) ;;
+*--gtest_list_tests*--gtest_filter=Broken*) echo "no driver" >&2; exit 4 ;;
 *--gtest_list_tests*) echo "CudaOps."; for t in $TESTS; do echo "  $t  # GetParam() = 1"; done ;;
 *Fails*) echo "[  FAILED  ] it"; exit 1 ;;
 *Skips*) echo "[  SKIPPED ] it" ;;
@@ -96,10 +97,19 @@ class SanitizeTest(unittest.TestCase):
         self.assertEqual(self.run_tool("Passes", "--seconds", "0")[0], 3)
         self.assertEqual(self.outcomes(), {"CudaOps.Passes": "not ended"})
 
-    def test_a_filter_that_matches_nothing_is_an_error(self):
-        status, output = self.run_tool("Passes", "--filter", "Nothing*")
-        self.assertEqual(status, 1)
-        self.assertIn("matches 'Nothing*'", output)
+    def error_of(self, *options):
+        with self.assertRaises(SystemExit) as raised:
+            self.run_tool("Passes", *options)
+        return str(raised.exception.code)
+
+    def test_what_cannot_run_is_an_error(self):
+        self.assertIn("matches 'Nothing*'", self.error_of("--filter", "Nothing*"))
+        self.assertIn("ended with status 4: no driver", self.error_of("--filter", "Broken*"))
+        nowhere = str(self.path / "nowhere")
+        self.assertIn(f"no program {nowhere}", self.error_of("--program", nowhere))
+        self.assertIn(f"no program {nowhere}", self.error_of("--sanitizer", nowhere))
+        self.assertEqual(self.error_of("--jobs", "0"), "2")
+        self.assertEqual(self.error_of("--json", nowhere + "/rows.json"), "2")
 
 
 if __name__ == "__main__":

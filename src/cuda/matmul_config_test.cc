@@ -113,6 +113,12 @@ TEST(CudaWeights, ThatCannotBePackedAreErrorsWithNumbers) {
   EXPECT_EQ(error_of(check_cuda_weights(shape)),
             "tiles of 96 rows; weights on a GPU have 128 or 64");
   shape.tile_rows = 64;
+  shape.k = 65536;
+  shape.columns = int64_t{1} << 30;
+  EXPECT_EQ(error_of(check_cuda_weights(shape)),
+            "1073741824 columns of 65536 are 68719476736 bricks of 64 rows; at most 2147483647");
+  shape.k = 96;
+  shape.columns = 24;
   Bytes room(100);
   const int64_t value = 0;
   EXPECT_EQ(error_of(pack_cuda_weights({shape, &value, nullptr}, room)),

@@ -10,16 +10,15 @@
 namespace gapless {
 namespace {
 
-constexpr int kWarpRows = kMatmulWarpRows;
 constexpr int kLaneBytes = 16;
 constexpr int kStepBytes = 32 * kLaneBytes;
-constexpr int kWarpBytes = matmul_brick_bytes(kWarpRows);
+constexpr int kWarpBytes = matmul_brick_bytes(kMatmulWarpRows);
 constexpr int kPieceBytes = 4;  // what one register of a lane holds
 
 // One packed row's 64 bytes into its brick.
 void scatter_row(const std::byte* source, int row, std::byte* brick) {
-  const int half = row % kWarpRows / 8;
-  std::byte* lanes = brick + row / kWarpRows * kWarpBytes + row % 8 * 4 * kLaneBytes;
+  const int half = row % kMatmulWarpRows / 8;
+  std::byte* lanes = brick + row / kMatmulWarpRows * kWarpBytes + row % 8 * 4 * kLaneBytes;
   for (int piece = 0; piece < kMatmulUnitBytes / kPieceBytes; ++piece) {
     const int lane = piece / 4;
     const int step = piece / 2 % 2;
@@ -76,11 +75,11 @@ int64_t cuda_weight_bytes(const CudaWeightShape& shape) {
 }
 
 CudaWeightSource cuda_weight_source(const CudaWeightShape& shape, int64_t packed_row) {
-  const int64_t group = packed_row / kWarpRows;
-  const int64_t half = packed_row % kWarpRows / 8;
+  const int64_t group = packed_row / kMatmulWarpRows;
+  const int64_t half = packed_row % kMatmulWarpRows / 8;
   const int64_t i = packed_row % 8;
   if (shape.is_gated) return {half == 1, group * 8 + i};
-  return {false, group * kWarpRows + 2 * i + half};
+  return {false, group * kMatmulWarpRows + 2 * i + half};
 }
 
 Result<void> pack_cuda_weights(const CudaPackArgs& args, std::span<std::byte> packed) {

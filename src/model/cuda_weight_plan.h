@@ -18,7 +18,7 @@
 namespace gapless {
 
 struct CudaMatrixPlan {
-  CudaWeightShape shape;            // k is the padded one; tiles are those of any device
+  CudaWeightShape shape;            // k is the padded one; tile_rows is found when it is built
   std::vector<WeightTensor> parts;  // rows, one part below the other; gated: gate and up
   CudaMatrix CudaLayerWeights::*place = nullptr;  // nothing: the head
 

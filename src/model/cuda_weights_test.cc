@@ -17,6 +17,7 @@
 #include "base/temporary_directory.h"
 #include "cuda/fill.h"
 #include "cuda/kv_pages.h"
+#include "cuda/matmul.h"
 #include "model/checkpoint_test_support.h"
 #include "model/cuda_weight_plan.h"
 #include "model/layer_reference.h"
@@ -232,6 +233,7 @@ void expect_matrix(const CudaMatrix& made, const std::vector<HostMatrix>& matric
   const HostRows up = read_rows(ups, shape.dtype, shape.k);
   ASSERT_EQ(shape.is_gated, !ups.empty());
   ASSERT_EQ(std::ssize(rows.scales), shape.columns);
+  EXPECT_EQ(shape.tile_rows, best_tile_rows(shape, cuda_limits().value()));
   std::vector<std::byte> packed(static_cast<size_t>(cuda_weight_bytes(shape)));
   const void* up_bytes = shape.is_gated ? up.bytes.data() : nullptr;
   ASSERT_TRUE(pack_cuda_weights({shape, rows.bytes.data(), up_bytes}, packed));
