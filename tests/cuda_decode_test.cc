@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include <fmt/core.h>
@@ -38,12 +39,6 @@ struct CudaCase {
   Fusions fusions = default_cuda_fusions();
   bool starts_early = true;
   int max_sequences = 8;
-
-  std::string text() const {
-    return fmt::format("{}, cache in {}, dual {}, qk {}, deferred {}, residual {}, early {}",
-                       dtype_name(dtype), dtype_name(kv_dtype), fusions.dual_gate_up,
-                       fusions.qk_norm_rope, fusions.deferred_norm, fusions.residual, starts_early);
-  }
 };
 
 struct CudaSubject {
@@ -52,16 +47,20 @@ struct CudaSubject {
   CudaDecoder& operator*() { return *decoder; }
 };
 
+std::unique_ptr<CudaDecoder> decoder_of(const CudaModelWeights& weights,
+                                        const CudaCase& cuda_case) {
+  return must(CudaDecoder::create(weights, {.fusions = cuda_case.fusions,
+                                            .kv_dtype = cuda_case.kv_dtype,
+                                            .page_tokens = 16,
+                                            .max_sequences = cuda_case.max_sequences,
+                                            .max_length = 200,
+                                            .starts_early = cuda_case.starts_early}));
+}
+
 CudaSubject subject_of(CudaModelWeights weights, const CudaCase& cuda_case) {
   CudaSubject subject;
   subject.weights = std::make_unique<CudaModelWeights>(std::move(weights));
-  subject.decoder =
-      must(CudaDecoder::create(*subject.weights, {.fusions = cuda_case.fusions,
-                                                  .kv_dtype = cuda_case.kv_dtype,
-                                                  .page_tokens = 16,
-                                                  .max_sequences = cuda_case.max_sequences,
-                                                  .max_length = 200,
-                                                  .starts_early = cuda_case.starts_early}));
+  subject.decoder = decoder_of(*subject.weights, cuda_case);
   return subject;
 }
 
@@ -99,16 +98,30 @@ std::vector<std::string> golden_names() {
   return names;
 }
 
-std::vector<CudaCase> all_fusions(DType dtype) {
-  std::vector<CudaCase> cases;
+// Every set of fusions is a test of its own: a sanitizer ends each within minutes.
+std::vector<Fusions> all_fusions() {
+  std::vector<Fusions> all;
   for (int bits = 0; bits < 16; ++bits)
-    cases.push_back({.dtype = dtype,
-                     .fusions = {.dual_gate_up = (bits & 1) != 0,
-                                 .qk_norm_rope = (bits & 2) != 0,
-                                 .deferred_norm = (bits & 4) != 0,
-                                 .residual = (bits & 8) != 0}});
-  return cases;
+    all.push_back({.dual_gate_up = (bits & 1) != 0,
+                   .qk_norm_rope = (bits & 2) != 0,
+                   .deferred_norm = (bits & 4) != 0,
+                   .residual = (bits & 8) != 0});
+  return all;
 }
+
+class CudaDecodeFusions : public CudaDecode, public testing::WithParamInterface<Fusions> {};
+
+std::string name_of_fusions(const testing::TestParamInfo<Fusions>& test) {
+  std::string name;
+  if (test.param.dual_gate_up) name += "DualGateUp";
+  if (test.param.qk_norm_rope) name += "QkNormRope";
+  if (test.param.deferred_norm) name += "DeferredNorm";
+  if (test.param.residual) name += "Residual";
+  return name.empty() ? "None" : name;
+}
+
+INSTANTIATE_TEST_SUITE_P(With, CudaDecodeFusions, testing::ValuesIn(all_fusions()),
+                         name_of_fusions);
 
 double rms(std::span<const float> a) {
   return rms_difference(a, std::vector<float>(a.size(), 0.0f));
@@ -116,15 +129,12 @@ double rms(std::span<const float> a) {
 
 // ---- Against transformers.
 
-TEST_F(CudaDecode, ChoosesTheTokensOfTransformersInBf16) {
+TEST_P(CudaDecodeFusions, ChooseTheTokensOfTransformersInBf16) {
   if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
   for (const std::string& name : golden_bf16_names()) {
-    for (const CudaCase& cuda_case : all_fusions(DType::kBf16)) {
-      CudaSubject subject = golden_subject(name, cuda_case);
-      for (const GoldenPrompt& golden : read_golden(name))
-        EXPECT_EQ(continue_greedily(*subject, golden), golden.greedy)
-            << name << ", " << cuda_case.text();
-    }
+    CudaSubject subject = golden_subject(name, {.fusions = GetParam()});
+    for (const GoldenPrompt& golden : read_golden(name))
+      EXPECT_EQ(continue_greedily(*subject, golden), golden.greedy) << name;
   }
 }
 
@@ -141,17 +151,15 @@ TEST_F(CudaDecode, IsCloserToTheExactLogitsThanTransformersInBf16) {
   }
 }
 
-TEST_F(CudaDecode, IsNearTheExactLogitsInA8W8) {
+TEST_P(CudaDecodeFusions, AreNearTheExactLogitsInA8W8) {
   if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
   for (const std::string& name : golden_names()) {
-    for (const CudaCase& cuda_case : all_fusions(DType::kS8)) {
-      CudaSubject subject = golden_subject(name, cuda_case);
-      for (const GoldenPrompt& golden : read_golden(name)) {
-        const double error =
-            rms_difference(logits_alone(*subject, golden.prompt), golden.exact) / rms(golden.exact);
-        EXPECT_LE(error, 0.05) << name << ", " << cuda_case.text();
-        EXPECT_GE(error, 0.002) << name << ", " << cuda_case.text();
-      }
+    CudaSubject subject = golden_subject(name, {.dtype = DType::kS8, .fusions = GetParam()});
+    for (const GoldenPrompt& golden : read_golden(name)) {
+      const double error =
+          rms_difference(logits_alone(*subject, golden.prompt), golden.exact) / rms(golden.exact);
+      EXPECT_LE(error, 0.05) << name;
+      EXPECT_GE(error, 0.002) << name;
     }
   }
 }
@@ -241,33 +249,40 @@ TEST_F(CudaDecode, GivesTheSameBitsWhenLaunchesDoNotOverlapAndWithOtherFusions) 
 }
 
 // As wide as a real model: matmuls with a block on every SM, rows in clusters of blocks. A race
-// would show in some step or other.
-TEST_F(CudaDecode, GivesTheSameBitsWhenLaunchesOverlapAtFullWidth) {
+// would show in some input or other.
+class CudaDecodeAtFullWidth : public CudaDecode,
+                              public testing::WithParamInterface<std::tuple<DType, int>> {};
+
+INSTANTIATE_TEST_SUITE_P(Of, CudaDecodeAtFullWidth,
+                         testing::Combine(testing::Values(DType::kBf16, DType::kS8),
+                                          testing::Range(0, 12)),
+                         [](const auto& test) {
+                           return fmt::format("{}Input{}", dtype_name(std::get<0>(test.param)),
+                                              std::get<1>(test.param));
+                         });
+
+TEST_P(CudaDecodeAtFullWidth, GivesTheSameBitsWhenLaunchesOverlap) {
   constexpr int kRows = 16;
-  constexpr int kSteps = 12;
+  const auto [dtype, input] = GetParam();
   ModelConfig config = must(find_model_config("qwen3-14b"));
   config.layers = 2;
-  for (const DType dtype : {DType::kBf16, DType::kS8}) {
-    std::vector<std::vector<float>> results[2];
-    for (const bool starts_early : {false, true}) {
-      CudaSubject subject = subject_of(
-          must(make_synthetic_cuda_weights(config, 3, {.dtype = dtype, .with_head = false})),
-          {.dtype = dtype, .starts_early = starts_early, .max_sequences = kRows});
-      CudaDecoder& decoder = *subject;
-      std::vector<int> sequences;
-      for (int i = 0; i < kRows; ++i) {
-        sequences.push_back(must(decoder.add_sequence()));
-        ASSERT_TRUE(decoder.fill_sequence(sequences.back(), i * 11, 5));
-      }
-      std::vector<float> x(static_cast<size_t>(kRows) * static_cast<size_t>(config.hidden));
-      for (int step = 0; step < kSteps; ++step) {
-        fill_normal(9, static_cast<uint64_t>(step) << 32, x);
-        const std::span<const float> y = must(decoder.step_hidden(sequences, x));
-        results[starts_early ? 1 : 0].emplace_back(y.begin(), y.end());
-      }
+  const CudaModelWeights weights =
+      must(make_synthetic_cuda_weights(config, 3, {.dtype = dtype, .with_head = false}));
+  std::vector<float> x(static_cast<size_t>(kRows) * static_cast<size_t>(config.hidden));
+  fill_normal(9, static_cast<uint64_t>(input) << 32, x);
+  std::vector<float> results[2];
+  for (const bool starts_early : {false, true}) {
+    const std::unique_ptr<CudaDecoder> decoder =
+        decoder_of(weights, {.dtype = dtype, .starts_early = starts_early, .max_sequences = kRows});
+    std::vector<int> sequences;
+    for (int i = 0; i < kRows; ++i) {
+      sequences.push_back(must(decoder->add_sequence()));
+      ASSERT_TRUE(decoder->fill_sequence(sequences.back(), i * 11 + input, 5));
     }
-    EXPECT_EQ(results[0], results[1]) << dtype_name(dtype);
+    const std::span<const float> y = must(decoder->step_hidden(sequences, x));
+    results[starts_early ? 1 : 0].assign(y.begin(), y.end());
   }
+  EXPECT_EQ(results[0], results[1]);
 }
 
 TEST_F(CudaDecode, TakesTheLargestLogits) {
@@ -333,6 +348,7 @@ TEST_F(CudaDecode, AStepThatIsRefusedChangesNothing) {
 // ---- Recorded.
 
 void expect_recorded_step(const CudaCase& cuda_case, RecordLevel level) {
+  SCOPED_TRACE(dtype_name(cuda_case.dtype));
   CudaSubject subject = small_subject(cuda_case);
   CudaDecoder& decoder = *subject;
   std::vector<int> sequences;
@@ -367,15 +383,14 @@ void expect_recorded_step(const CudaCase& cuda_case, RecordLevel level) {
   EXPECT_TRUE(make_step_report(trace, "recording"));
 }
 
-TEST_F(CudaDecode, ARecordedStepGivesTheSameBitsAndATraceThatAddsUp) {
-  std::vector<CudaCase> cases = all_fusions(DType::kBf16);
-  for (const CudaCase& cuda_case : all_fusions(DType::kS8)) cases.push_back(cuda_case);
-  for (const CudaCase& cuda_case : cases) {
-    for (const RecordLevel level : {RecordLevel::kTasks, RecordLevel::kPhases}) {
-      SCOPED_TRACE(cuda_case.text());
-      expect_recorded_step(cuda_case, level);
-    }
-  }
+TEST_P(CudaDecodeFusions, GiveTheSameBitsAndATraceThatAddsUpWhenTasksAreRecorded) {
+  for (const DType dtype : {DType::kBf16, DType::kS8})
+    expect_recorded_step({.dtype = dtype, .fusions = GetParam()}, RecordLevel::kTasks);
+}
+
+TEST_P(CudaDecodeFusions, GiveTheSameBitsAndATraceThatAddsUpWhenPhasesAreRecorded) {
+  for (const DType dtype : {DType::kBf16, DType::kS8})
+    expect_recorded_step({.dtype = dtype, .fusions = GetParam()}, RecordLevel::kPhases);
 }
 
 }  // namespace

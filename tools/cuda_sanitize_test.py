@@ -24,14 +24,17 @@ case "$*" in
 *Skips*) echo "[  SKIPPED ] it" ;;
 *Hangs*) sleep 60 & echo $! > "$PID_FILE"; wait ;;
 *Races*) echo "Race reported" ;;
+*HasNoKernel*) echo "Nothing instrumented" ;;
 *) echo "[       OK ] it" ;;
 esac
 """
 SANITIZER = """#!/usr/bin/env bash
 [[ "$*" == *"--tool racecheck"*"--error-exitcode 9"* ]] || exit 2
+[[ "$*" == *"--kernel-name-exclude kns=slow_ "* ]] && echo "but slow ones"
 while [[ "$1" != */program ]]; do shift; done
 output=$("$@"); status=$?
 echo "$output"
+[[ "$output" == *Nothing* ]] && exit 1
 if [[ "$output" == *Race* ]]; then
   echo "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"; exit 9
 fi
@@ -80,6 +83,19 @@ class SanitizeTest(unittest.TestCase):
 
     def test_a_test_that_fails_may_be_clean(self):
         self.assertEqual(self.run_tool("Passes Fails")[0], 0)
+
+    def test_a_test_of_which_nothing_is_checked_is_not_clean(self):
+        status, output = self.run_tool("HasNoKernel Passes")
+        self.assertEqual(status, 3)
+        self.assertEqual(self.outcomes(),
+                         {"CudaOps.HasNoKernel": "unchecked", "CudaOps.Passes": "clean"})
+        self.assertIn("Nothing instrumented", output)
+
+    def test_kernels_can_be_left_out(self):
+        self.assertNotIn("but slow ones", self.run_tool("Fails")[1])
+        self.assertIn("but slow ones", self.run_tool("Fails", "--without", "slow_")[1])
+        rows = json.loads((self.path / "rows.json").read_text(encoding="utf-8"))
+        self.assertEqual(rows["without"], "slow_")
 
     def test_what_does_not_end_is_stopped_and_said(self):
         status, _ = self.run_tool("Hangs Passes", "--seconds", "2")
