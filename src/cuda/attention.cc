@@ -223,6 +223,7 @@ Result<CudaAttentionConfig> configure_cuda_attention(const CudaAttentionShape& s
   config.form.is_bf16 = shape.kv.dtype == DType::kBf16;
   config.form.head_dim = shape.kv.head_dim;
   config.form.query_blocks = (group + kQueryBlock - 1) / kQueryBlock;
+  config.form.is_sm90 = limits.has_sm90_code;
   GAPLESS_TRY(check_chunk(shape, config.form));
 
   const int64_t slot_bytes =

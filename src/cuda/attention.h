@@ -78,7 +78,7 @@ struct CudaAttentionConfig {
   int calm_slots = 0;         // of the ring, that a warp keeps full which is not late
   float warp_tile_ns = 0.0f;  // for a tile of each warp of a block, if all memory were for it
   int pair_tiles = 0;
-  int64_t shared_bytes = 0;  // beside those of a recorder, which are left free
+  int64_t shared_bytes = 0;  // of a block
   int grid_limit = 0;        // blocks that the device holds at once: one an SM
 };
 Result<CudaAttentionConfig> configure_cuda_attention(const CudaAttentionShape& shape,

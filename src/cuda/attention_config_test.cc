@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/attention.h"
+#include "cuda/device_test_support.h"
 #include "cuda/kv_pages.h"
 
 namespace gapless {
@@ -22,17 +23,7 @@ CudaAttentionShape qwen_shape() {
           .max_tokens = 4096};
 }
 
-CudaLimits h200_limits() {
-  return {.name = "H200",
-          .sm_count = 132,
-          .compute_capability = 90,
-          .shared_block_bytes = 232448,
-          .shared_sm_bytes = 233472,
-          .shared_reserved_bytes = 1024,
-          .l2_bytes = 60 << 20,
-          .memory_bytes = int64_t{141} << 30,
-          .pin_bytes_per_s = 4.917e12};
-}
+CudaLimits h200_limits() { return all_test_devices().front(); }
 
 std::string refusal(const CudaAttentionShape& shape) {
   const Result<CudaAttentionConfig> config = configure_cuda_attention(shape, h200_limits());
@@ -51,6 +42,28 @@ TEST(CudaAttentionConfig, FillsSharedMemoryWithTheRing) {
       EXPECT_GE(config->buffers.ring_slots, group > 8 ? 1 : 2) << head_dim << " group " << group;
       EXPECT_EQ(config->form.query_blocks, group > 8 ? 2 : 1);
       EXPECT_EQ(config->grid_limit, 132);
+    }
+  }
+}
+
+// But for the widest heads with the most queries, where a block has 99 KiB.
+TEST(CudaAttentionConfig, FitsEveryDevice) {
+  for (const CudaLimits& limits : all_test_devices()) {
+    for (const int head_dim : {64, 128, 256}) {
+      for (int group = 1; group <= 16; ++group) {
+        CudaAttentionShape shape = qwen_shape();
+        shape.kv.head_dim = head_dim;
+        shape.q_heads = 8 * group;
+        const Result<CudaAttentionConfig> config = configure_cuda_attention(shape, limits);
+        const bool is_too_large =
+            limits.shared_block_bytes < 100 << 10 && head_dim == 256 && group > 12;
+        ASSERT_EQ(config.has_value(), !is_too_large)
+            << limits.name << ", head_dim " << head_dim << ", group " << group;
+        if (!config) continue;
+        EXPECT_LE(config->shared_bytes, limits.shared_block_bytes);
+        EXPECT_EQ(config->form.is_sm90, limits.compute_capability == 90);
+        EXPECT_GE(config->form.threads(), 256) << "a thread for every sequence";
+      }
     }
   }
 }

@@ -274,10 +274,12 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
 // The queries of the next pair of the block, if there is one, for the warps that take tiles. By one
 // warp, which is not the one with the fences.
 template <typename F>
+inline constexpr int kQueryWarp = F::kWarps + kAttentionCombineWarps - 1;
+template <typename F>
 __device__ __forceinline__ void start_queries(const AttentionLaunch& launch,
                                               const SharedMemory<F>& shared, Walk& pairs,
                                               int buffer) {
-  if (pairs.is_done() || threadIdx.x / kWarpLanes != F::kThreads / kWarpLanes - 1) return;
+  if (pairs.is_done() || threadIdx.x / kWarpLanes != kQueryWarp<F>) return;
   const typename F::T* source = static_cast<const typename F::T*>(launch.q) +
                                 first_element<F::kHeadDim>(launch, pairs.cursor());
   start_copy(shared.queries_in(launch, buffer), source, launch.group_heads * F::kRowBytes,
@@ -469,7 +471,8 @@ __global__ void __launch_bounds__(F::kThreads, 1)
   if (warp < F::kWarps) {
     take_tiles<F>(launch, shared, warp, main_recorder);
     main_recorder.end();
-  } else {
+  } else if (F::kThreads == F::kTileThreads + F::kCombineThreads ||
+             warp < F::kWarps + kAttentionCombineWarps) {
     combine_recorder.begin(DevicePhase::kSetUp);
     combine_chunks<F>(launch, shared, combine_recorder);
   }
@@ -504,10 +507,6 @@ Kernel kernel_of(const AttentionForm& form) {
   return form.is_bf16 ? kernel_of_type<__nv_bfloat16>(form) : kernel_of_type<__half>(form);
 }
 
-int threads_of(const AttentionForm& form) {
-  return (form.warps() + kAttentionCombineWarps) * kWarpLanes;
-}
-
 }  // namespace
 
 int attention_blocks_per_sm(const AttentionForm& form, int64_t shared_bytes, int* blocks) {
@@ -515,7 +514,7 @@ int attention_blocks_per_sm(const AttentionForm& form, int64_t shared_bytes, int
   const int status = allow_shared_bytes(kernel, shared_bytes);
   if (status != cudaSuccess) return status;
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-      blocks, reinterpret_cast<const void*>(kernel), threads_of(form),
+      blocks, reinterpret_cast<const void*>(kernel), form.threads(),
       static_cast<size_t>(shared_bytes));
 }
 
@@ -523,7 +522,7 @@ int attention_launch_kernel(const AttentionForm& form, const AttentionLaunch& la
                             int64_t shared_bytes, bool starts_early, void* stream) {
   return start_kernel(kernel_of(form), launch,
                       {.blocks = blocks,
-                       .threads = threads_of(form),
+                       .threads = form.threads(),
                        .shared_bytes = shared_bytes,
                        .starts_early = starts_early,
                        .stream = stream});

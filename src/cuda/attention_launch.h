@@ -107,9 +107,19 @@ struct AttentionForm {
   int head_dim = 0;
   int query_blocks = 1;  // of 8 query heads
   RecordLevel level = RecordLevel::kNone;
+  bool is_sm90 = true;  // code_version.h
 
-  // Of a block, that take tiles.
-  constexpr int warps() const { return head_dim == 256 ? 4 : 8; }
+  // Of a block, that take tiles. With code for other devices they are fewer, since each has a ring
+  // and states in shared memory, and a block may have 99 KiB of it instead of 227.
+  constexpr int warps() const {
+    if (!is_sm90) return head_dim == 64 ? 8 : 512 / head_dim;
+    return head_dim == 256 ? 4 : 8;
+  }
+  // Every sequence of a batch has a thread that looks after its length.
+  constexpr int threads() const {
+    const int working = (warps() + kAttentionCombineWarps) * 32;
+    return working < kAttentionMaxBatch ? kAttentionMaxBatch : working;
+  }
 };
 
 // Dynamic shared memory of a block.

@@ -372,11 +372,8 @@ __device__ __forceinline__ int thread_length(const AttentionLaunch& launch, int 
   return has_any && sequence < launch.batch ? checked_length(launch, sequence) : 0;
 }
 
-// A thread has one sequence at most: blocks have 256 threads or more.
-static_assert(kAttentionMaxBatch <= 256);
-
-// By the whole block, each thread with its thread_length(); ends with a barrier. `partial_warp` is
-// not the first one.
+// By the whole block, each thread with its thread_length(); ends with a barrier. A thread has one
+// sequence at most (AttentionForm::threads()). `partial_warp` is not the first one.
 __device__ inline void make_schedule(const AttentionLaunch& launch, Schedule& schedule, int length,
                                      int partial_warp) {
   const int warp = threadIdx.x / kWarpLanes;

@@ -14,6 +14,12 @@
 
 namespace gapless::device {
 
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+inline constexpr bool kIsSm90 = true;
+#else
+inline constexpr bool kIsSm90 = false;
+#endif
+
 // What a kernel is compiled for.
 template <typename T_, int HeadDim_, int QueryBlocks_, RecordLevel kLevel_>
 struct Form {
@@ -21,10 +27,11 @@ struct Form {
   static constexpr RecordLevel kLevel = kLevel_;
   static constexpr int kHeadDim = HeadDim_;
   static constexpr int kQueryBlocks = QueryBlocks_;
-  static constexpr int kWarps = AttentionForm{.head_dim = HeadDim_}.warps();
+  static constexpr AttentionForm kForm = {.head_dim = HeadDim_, .is_sm90 = kIsSm90};
+  static constexpr int kWarps = kForm.warps();
   static constexpr int kTileThreads = kWarps * kWarpLanes;
   static constexpr int kCombineThreads = kAttentionCombineWarps * kWarpLanes;
-  static constexpr int kThreads = kTileThreads + kCombineThreads;
+  static constexpr int kThreads = kForm.threads();  // the last ones may have nothing else to do
   static_assert((kWarps & (kWarps - 1)) == 0);
   static constexpr int kRowBytes = HeadDim_ * 2;
   static constexpr int kTileBytes = kAttentionTileTokens * kRowBytes;

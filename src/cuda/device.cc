@@ -2,10 +2,18 @@
 
 #include "cuda/device.h"
 
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
 #include <cuda_runtime.h>
+
+#include "cuda/code_version.h"
 
 namespace gapless {
 namespace {
+
+constexpr const char* kSharedKibVariable = "GAPLESS_CUDA_SHARED_KIB";
 
 Result<int64_t> attribute_of(int device, cudaDeviceAttr attribute, const char* what) {
   int value = 0;
@@ -56,7 +64,23 @@ Result<CudaLimits> cuda_limits() {
   limits.l2_bytes = properties.l2CacheSize;
   limits.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   limits.pin_bytes_per_s = pin_bytes_per_s_of(device);
+  limits.has_sm90_code = runs_sm90_code();
+  GAPLESS_TRY(cap_shared_memory(limits, std::getenv(kSharedKibVariable)));
   return limits;
+}
+
+Result<void> cap_shared_memory(CudaLimits& limits, const char* kib_text) {
+  const std::string_view text = kib_text == nullptr ? "" : kib_text;
+  if (text.empty()) return {};
+  int64_t kib = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), kib);
+  const int64_t most_kib = limits.shared_block_bytes >> 10;
+  if (error != std::errc{} || end != text.data() + text.size() || kib < 1 || kib > most_kib)
+    return fail(ErrorCode::kInvalidInput, "{}={}: {} has 1 to {} KiB of shared memory a block",
+                kSharedKibVariable, text, limits.name, most_kib);
+  limits.shared_block_bytes = kib << 10;
+  limits.shared_sm_bytes = limits.shared_block_bytes + limits.shared_reserved_bytes;
+  return {};
 }
 
 Result<CudaMemory> cuda_memory() {

@@ -20,6 +20,7 @@ struct CudaLimits {
   std::string name;
   int sm_count = 0;
   int compute_capability = 0;  // 90 for 9.0
+  bool has_sm90_code = false;  // code_version.h
   int64_t shared_block_bytes = 0;
   int64_t shared_sm_bytes = 0;
   int64_t shared_reserved_bytes = 0;  // of every block, taken by the system
@@ -28,8 +29,12 @@ struct CudaLimits {
   double pin_bytes_per_s = 0;  // of the memory, at its clock: more than can be read; 0 if unknown
 };
 
-// Of the present device. An error says why there is none.
+// Of the present device. An error says why there is none. With GAPLESS_CUDA_SHARED_KIB=99 in the
+// environment its blocks have no more shared memory than that, as on smaller devices: a way to try
+// what is done there, together with that of code_version.h.
 Result<CudaLimits> cuda_limits();
+// What that variable does. Nothing is changed by null or an empty text.
+Result<void> cap_shared_memory(CudaLimits& limits, const char* kib_text);
 
 // Of the present device, now.
 struct CudaMemory {

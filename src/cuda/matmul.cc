@@ -6,7 +6,6 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda/code_version.h"
 #include "cuda/matmul_tokens.h"
 
 namespace gapless {
@@ -147,11 +146,7 @@ void set_cut(CudaMatmulConfig& config, const CudaWeightShape& weights, const Cud
 }
 
 // Stages in flight, and what they take.
-void set_stages(CudaMatmulConfig& config, const CudaLimits& limits,
-                const CudaMatmulTuning& tuning) {
-  config.stage_bricks = tuning.stage_bricks > 0
-                            ? tuning.stage_bricks
-                            : kStageBytes / matmul_brick_bytes(config.form.tile_rows);
+void set_ring(CudaMatmulConfig& config, const CudaLimits& limits, const CudaMatmulTuning& tuning) {
   // With up to 16 tokens two blocks fit an SM: the next launch fills its ring while this one ends.
   const int64_t half_sm = limits.shared_sm_bytes / 2 - limits.shared_reserved_bytes;
   // So that there cannot be two of them. More would only wait longer in memory's queue. Small tiles
@@ -166,6 +161,20 @@ void set_stages(CudaMatmulConfig& config, const CudaLimits& limits,
           ? tuning.ring_slots
           : static_cast<int>(std::clamp<int64_t>(slots, kMinRingSlots, kMatmulMaxRingSlots));
   config.shared_bytes = matmul_shared_bytes(config.form, config.stage_bricks, config.ring_slots);
+}
+
+// Stages are halved until enough of them fit: blocks have 227 KiB on an H200, 163 on an A100 and 99
+// on many other devices.
+void set_stages(CudaMatmulConfig& config, const CudaLimits& limits,
+                const CudaMatmulTuning& tuning) {
+  const bool is_tuned = tuning.stage_bricks > 0;
+  config.stage_bricks =
+      is_tuned ? tuning.stage_bricks : kStageBytes / matmul_brick_bytes(config.form.tile_rows);
+  set_ring(config, limits, tuning);
+  while (!is_tuned && config.stage_bricks > 1 && config.shared_bytes > limits.shared_block_bytes) {
+    config.stage_bricks /= 2;
+    set_ring(config, limits, tuning);
+  }
 }
 
 }  // namespace
@@ -206,7 +215,7 @@ Result<CudaMatmul> CudaMatmul::make(const CudaMatmulShape& shape, const CudaMatm
     return fail(ErrorCode::kInvalidInput, "{} has compute capability {}.{}; 8.0 is needed",
                 limits.name, limits.compute_capability / 10, limits.compute_capability % 10);
   CudaMatmul matmul(shape);
-  matmul.has_copy_engine_ = runs_sm90_code();
+  matmul.has_copy_engine_ = limits.has_sm90_code;
   for (int i = 0; i <= form_index(shape.max_tokens); ++i) {
     const int tokens = std::min(kMatmulTokenTile << i, shape.max_tokens);
     matmul.configs_[static_cast<size_t>(i)] =

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cuda/device_test_support.h"
 #include "cuda/matmul.h"
 #include "cuda/matmul_pack.h"
 #include "cuda/matmul_test_support.h"
@@ -18,16 +19,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-CudaLimits h200() {
-  CudaLimits limits;
-  limits.name = "H200";
-  limits.sm_count = 132;
-  limits.compute_capability = 90;
-  limits.shared_block_bytes = 227 << 10;
-  limits.shared_sm_bytes = 228 << 10;
-  limits.shared_reserved_bytes = 1024;
-  return limits;
-}
+CudaLimits h200() { return all_test_devices().front(); }
 
 std::string error_of(const Result<void>& result) { return result ? "" : result.error().message; }
 
@@ -197,6 +189,60 @@ TEST(CudaMatmulConfig, DividesByAMultiplication) {
       }
     }
   }
+}
+
+// Goal: a model's matmuls can be done on every device from sm_80 on.
+// Method: all projections of Qwen3, as the decoder makes them, with the tiles that the device
+// wants.
+TEST(CudaMatmulConfig, FitsEveryDevice) {
+  struct Sizes {
+    int64_t hidden, intermediate, q_heads;
+  };
+  constexpr Sizes kModels[] = {{1024, 3072, 16},  {2048, 6144, 16},  {2560, 9728, 32},
+                               {4096, 12288, 32}, {5120, 17408, 40}, {5120, 25600, 64}};
+  for (const CudaLimits& limits : all_test_devices()) {
+    for (const Sizes& m : kModels) {
+      const CudaWeightShape all[] = {{.columns = (m.q_heads + 16) * 128, .k = m.hidden},
+                                     {.columns = m.hidden, .k = m.q_heads * 128},
+                                     {.columns = m.intermediate, .k = m.hidden, .is_gated = true},
+                                     {.columns = m.intermediate, .k = m.hidden},
+                                     {.columns = m.hidden, .k = m.intermediate},
+                                     {.columns = 151936, .k = m.hidden}};
+      for (CudaWeightShape weights : all) {
+        for (const DType dtype : {DType::kS8, DType::kBf16}) {
+          weights.dtype = dtype;
+          weights.tile_rows = best_tile_rows(weights, limits);
+          for (const int tokens : {8, 16, 32, 64}) {
+            for (const bool takes_sm : {false, true}) {
+              const Result<CudaMatmulConfig> config = configure_cuda_matmul(
+                  {.weights = weights, .max_tokens = 64}, tokens, limits, {.takes_sm = takes_sm});
+              ASSERT_TRUE(config) << config.error().message;
+              EXPECT_LE(config->shared_bytes, limits.shared_block_bytes);
+              EXPECT_GE(config->ring_slots, 3);
+              EXPECT_GE(config->stage_bricks, 2) << limits.name;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaMatmulConfig, HalvesStagesOnlyWhereTheyDoNotFit) {
+  const auto stage_kib = [](const CudaLimits& limits, int tokens, int tile_rows) {
+    CudaMatmulCase c = case_of(DType::kS8, 7168, 5120, false, 64);
+    c.shape.weights.tile_rows = tile_rows;
+    return configure_cuda_matmul(c.shape, tokens, limits)->stage_bricks * tile_rows / 16;
+  };
+  const CudaLimits a100 = test_device("A100", 80, 108, 163);
+  const CudaLimits l40s = test_device("L40S", 89, 142, 99);
+  EXPECT_EQ(stage_kib(h200(), 64, 128), 32);
+  EXPECT_EQ(stage_kib(h200(), 64, 64), 32);
+  EXPECT_EQ(stage_kib(a100, 64, 128), 32);
+  EXPECT_EQ(stage_kib(a100, 64, 64), 16);
+  EXPECT_EQ(stage_kib(l40s, 8, 128), 16);
+  EXPECT_EQ(stage_kib(l40s, 64, 128), 16);
+  EXPECT_EQ(stage_kib(l40s, 64, 64), 8);
 }
 
 TEST(CudaMatmulConfig, SaysWhatDoesNotFit) {
