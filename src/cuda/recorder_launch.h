@@ -11,7 +11,7 @@
 //
 // kPhases: a record is {tag, clock}, 8 bytes, stored to the block's place in device memory as it is
 // made. Phases of a role follow each other without gaps.
-// kTasks: five clock readings of a block, in 32 bytes and three stores (DeviceTask).
+// kTasks: five clock readings of a block, in 32 bytes and two stores (DeviceTask).
 
 #pragma once
 
