@@ -19,6 +19,7 @@
 #include "model/cuda_decoder.h"
 #include "model/cuda_weights.h"
 #include "model/decoder_test_support.h"
+#include "report/adds_up_test_support.h"
 #include "report/step_report.h"
 #include "tests/golden_decode_support.h"
 
@@ -380,7 +381,9 @@ void expect_recorded_step(const CudaCase& cuda_case, RecordLevel level) {
   for (const Finding& finding : trace.findings)
     EXPECT_NE(finding.severity, Severity::kError) << finding.text;
   EXPECT_EQ(step_windows(trace).size(), static_cast<size_t>(kSteps + 1));
-  EXPECT_TRUE(make_step_report(trace, "recording"));
+  const Result<StepReport> report = make_step_report(trace, "recording");
+  ASSERT_TRUE(report) << report.error().message;
+  expect_report_adds_up(*report);
 }
 
 TEST_P(CudaDecodeFusions, GiveTheSameBitsAndATraceThatAddsUpWhenTasksAreRecorded) {

@@ -2,7 +2,6 @@
 //
 // What the device recorder recorded goes through the report and adds up.
 
-#include <numeric>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -10,6 +9,7 @@
 #include "analysis/kernel_times.h"
 #include "cuda/recorder.h"
 #include "cuda/recorder_test_support.h"
+#include "report/adds_up_test_support.h"
 #include "report/step_report.h"
 
 namespace gapless {
@@ -17,19 +17,6 @@ namespace {
 
 int64_t cause_ns(const StepReport& report, BubbleCause cause) {
   return report.bubbles.cause_ns[static_cast<size_t>(cause)];
-}
-
-void expect_report_adds_up(const StepReport& report) {
-  const int64_t window_ns = report.kernels.window_ns();
-  const int64_t core_count = static_cast<int64_t>(report.core_names.size());
-  const int64_t idle_ns =
-      std::accumulate(report.bubbles.cause_ns.begin(), report.bubbles.cause_ns.end(), int64_t{0});
-  EXPECT_EQ(report.bubbles.busy_ns + idle_ns, core_count * window_ns);
-  EXPECT_EQ(report.bubbles.idle_ns, idle_ns);
-  EXPECT_EQ(report.kernels.busy_ns, report.bubbles.busy_ns);
-  int64_t self_ns = 0;
-  for (const KernelTime& kernel : report.kernels.kernels) self_ns += kernel.self_ns;
-  EXPECT_EQ(self_ns, report.kernels.busy_ns);
 }
 
 TEST(DeviceTraceReport, OfARecordingMadeByHandIsWhatTheHandMade) {

@@ -14,6 +14,7 @@
 #include "base/temporary_directory.h"
 #include "cuda/device.h"
 #include "model/layer_plan.h"
+#include "report/adds_up_test_support.h"
 #include "report/step_report.h"
 #include "trace/trace_file.h"
 
@@ -182,7 +183,10 @@ void expect_steps_add_up(bool records_phases, int sm_count) {
   }
   const Trace trace = read_trace_file(options.trace_path).value();
   for (const Finding& finding : trace.findings) EXPECT_EQ(finding.code, "") << finding.text;
-  EXPECT_TRUE(make_step_report(trace, "steps.gapless"));
+  const Result<StepReport> report = make_step_report(trace, "steps.gapless");
+  ASSERT_TRUE(report) << report.error().message;
+  expect_report_adds_up(*report);
+  EXPECT_EQ(report->core_names.size(), static_cast<size_t>(sm_count));
 }
 
 TEST_F(CudaProfile, RecordsStepsThatAddUp) {
