@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -40,6 +42,7 @@ struct CudaCase {
   Fusions fusions = default_cuda_fusions();
   bool starts_early = true;
   int max_sequences = 8;
+  int max_length = 200;
 };
 
 struct CudaSubject {
@@ -54,7 +57,7 @@ std::unique_ptr<CudaDecoder> decoder_of(const CudaModelWeights& weights,
                                             .kv_dtype = cuda_case.kv_dtype,
                                             .page_tokens = 16,
                                             .max_sequences = cuda_case.max_sequences,
-                                            .max_length = 200,
+                                            .max_length = cuda_case.max_length,
                                             .starts_early = cuda_case.starts_early}));
 }
 
@@ -86,10 +89,11 @@ ModelConfig small_config() {
 }
 
 CudaSubject small_subject(const CudaCase& cuda_case) {
+  ModelConfig config = small_config();
+  config.max_positions = std::max(config.max_positions, cuda_case.max_length);
   return subject_of(
       must(make_synthetic_cuda_weights(
-          small_config(), 7,
-          {.dtype = cuda_case.dtype, .dual_gate_up = cuda_case.fusions.dual_gate_up})),
+          config, 7, {.dtype = cuda_case.dtype, .dual_gate_up = cuda_case.fusions.dual_gate_up})),
       cuda_case);
 }
 
@@ -285,6 +289,97 @@ TEST_P(CudaDecodeAtFullWidth, GivesTheSameBitsWhenLaunchesOverlap) {
   }
   EXPECT_EQ(results[0], results[1]);
 }
+
+// ---- Long sequences.
+
+// Up to 34 chunks of the attention, which folds 32 in a row; steps go on over the end of a chunk.
+constexpr int kLongLengths[] = {17000, 3, 2700, 511, 4096, 0, 5000, 1022};
+constexpr int kLongCount = 8;
+constexpr int kLongSteps = 3;
+constexpr int kLongest = 17000 + kLongSteps;
+
+// What steps in one batch make of the sequences with these numbers: of each one [steps][hidden].
+std::vector<std::vector<float>> decode_long(CudaDecoder& decoder, std::span<const int> numbers) {
+  const size_t hidden = static_cast<size_t>(decoder.config().hidden);
+  std::vector<int> sequences;
+  for (const int number : numbers) {
+    sequences.push_back(must(decoder.add_sequence()));
+    const Result<void> filled = decoder.fill_sequence(sequences.back(), kLongLengths[number],
+                                                      static_cast<uint64_t>(number));
+    EXPECT_TRUE(filled) << filled.error().message;
+  }
+  std::vector<std::vector<float>> results(numbers.size());
+  std::vector<float> x(numbers.size() * hidden);
+  for (int step = 0; step < kLongSteps; ++step) {
+    for (size_t i = 0; i < numbers.size(); ++i)
+      fill_normal(static_cast<uint64_t>(step), static_cast<uint64_t>(numbers[i]) << 32,
+                  std::span(x).subspan(i * hidden, hidden));
+    const std::span<const float> y = must(decoder.step_hidden(sequences, x));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const std::span<const float> row = y.subspan(i * hidden, hidden);
+      results[i].insert(results[i].end(), row.begin(), row.end());
+    }
+  }
+  for (const int sequence : sequences) decoder.release(sequence);
+  return results;
+}
+
+constexpr int kLongNumbers[kLongCount] = {0, 1, 2, 3, 4, 5, 6, 7};
+constexpr int kLongOtherOrder[kLongCount] = {5, 2, 7, 0, 6, 1, 4, 3};
+
+// Batches in two orders, and each of `alone` for itself.
+void expect_long_bits(CudaDecoder& decoder, std::span<const int> alone,
+                      const std::vector<std::vector<float>>& expected) {
+  const std::vector<std::vector<float>> results = decode_long(decoder, kLongOtherOrder);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const int number = kLongOtherOrder[i];
+    EXPECT_TRUE(results[i] == expected[static_cast<size_t>(number)])
+        << kLongLengths[number] << " tokens in another order";
+  }
+  for (const int number : alone) {
+    EXPECT_TRUE(decode_long(decoder, {&number, 1})[0] == expected[static_cast<size_t>(number)])
+        << kLongLengths[number] << " tokens alone";
+  }
+}
+
+class CudaDecodeOfLongSequences : public CudaDecode, public testing::WithParamInterface<DType> {};
+
+INSTANTIATE_TEST_SUITE_P(In, CudaDecodeOfLongSequences, testing::Values(DType::kBf16, DType::kS8),
+                         [](const auto& test) { return std::string(dtype_name(test.param)); });
+
+TEST_P(CudaDecodeOfLongSequences, GivesTheSameBitsInAnyBatchAndWhenLaunchesOverlap) {
+  std::vector<std::vector<float>> expected;
+  for (const bool starts_early : {false, true}) {
+    CudaSubject subject = small_subject({.dtype = GetParam(),
+                                         .starts_early = starts_early,
+                                         .max_sequences = kLongCount,
+                                         .max_length = kLongest});
+    const std::vector<std::vector<float>> results = decode_long(*subject, kLongNumbers);
+    if (!starts_early) expected = results;
+    EXPECT_TRUE(results == expected) << "launches that overlap";
+    expect_long_bits(*subject, kLongNumbers, expected);
+  }
+}
+
+TEST_P(CudaDecodeOfLongSequences, GivesTheSameBitsAtFullWidth) {
+  ModelConfig config = must(find_model_config("qwen3-14b"));
+  config.layers = 2;
+  const CudaModelWeights weights =
+      must(make_synthetic_cuda_weights(config, 3, {.dtype = GetParam(), .with_head = false}));
+  std::vector<std::vector<float>> expected;
+  for (const bool starts_early : {false, true}) {
+    const std::unique_ptr<CudaDecoder> decoder = decoder_of(weights, {.dtype = GetParam(),
+                                                                      .starts_early = starts_early,
+                                                                      .max_sequences = kLongCount,
+                                                                      .max_length = kLongest});
+    const std::vector<std::vector<float>> results = decode_long(*decoder, kLongNumbers);
+    if (!starts_early) expected = results;
+    EXPECT_TRUE(results == expected) << "launches that overlap";
+    expect_long_bits(*decoder, std::span(kLongNumbers).first(3), expected);
+  }
+}
+
+// ---- Tokens and sequences.
 
 TEST_F(CudaDecode, TakesTheLargestLogits) {
   CudaSubject subject = small_subject({});

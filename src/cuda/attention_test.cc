@@ -5,88 +5,22 @@
 
 #include "cuda/attention.h"
 
-#include <algorithm>
-#include <cmath>
-#include <random>
+#include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "cuda/attention_expect_test_support.h"
 #include "cuda/attention_test_support.h"
 #include "cuda/device.h"
 #include "cuda/recorder.h"
 #include "cuda/recorder_test_support.h"
 
-namespace gapless {
+namespace gapless::attention_test {
 namespace {
-
-using Bytes = std::vector<std::byte>;
-
-class CudaAttentionOnDevice : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const Result<CudaLimits> limits = cuda_limits();
-    if (!limits) GTEST_SKIP() << "NO GPU, NOTHING WAS TESTED: " << limits.error().message;
-  }
-};
-
-CudaBatchOptions options_of(DType dtype, int kv_heads, int group, int head_dim, int page_tokens,
-                            std::vector<int32_t> lengths) {
-  CudaBatchOptions options;
-  options.shape.kv = {
-      .dtype = dtype, .kv_heads = kv_heads, .head_dim = head_dim, .page_tokens = page_tokens};
-  options.shape.q_heads = kv_heads * group;
-  options.shape.output_dtype = DType::kF32;
-  options.lengths = std::move(lengths);
-  return options;
-}
-
-// Relative to the norm of the reference. A cast of the probabilities to 8 (bf16) or 11 bits errs by
-// 2^-9 or 2^-12 of each at most, and the errors are independent: 2e-3 and 3e-4 are never reached.
-double tolerance(DType dtype, DType output_dtype) {
-  if (output_dtype != DType::kF32) return dtype == DType::kBf16 ? 4e-3 : 6e-4;
-  return dtype == DType::kBf16 ? 2e-3 : 3e-4;
-}
-
-void expect_close(const std::vector<float>& output, const std::vector<double>& expected,
-                  double bound, const std::string& what) {
-  ASSERT_EQ(output.size(), expected.size());
-  double error = 0.0;
-  double norm = 0.0;
-  for (size_t i = 0; i < output.size(); ++i) {
-    ASSERT_FALSE(std::isnan(output[i])) << what << " element " << i;
-    error += (output[i] - expected[i]) * (output[i] - expected[i]);
-    norm += expected[i] * expected[i];
-  }
-  EXPECT_LE(std::sqrt(error), bound * std::sqrt(norm)) << what;
-}
-
-void expect_reference(const CudaBatchOptions& options, const std::string& what) {
-  Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
-  ASSERT_TRUE(batch) << what << ": " << batch.error().message;
-  const Result<Bytes> output = batch->run();
-  ASSERT_TRUE(output) << what << ": " << output.error().message;
-  const double bound = tolerance(options.shape.kv.dtype, options.shape.output_dtype);
-  for (int sequence = 0; sequence < static_cast<int>(options.lengths.size()); ++sequence) {
-    for (int head = 0; head < options.shape.kv.kv_heads; ++head) {
-      const std::string where = what + " sequence " + std::to_string(sequence) + " of " +
-                                std::to_string(options.lengths[static_cast<size_t>(sequence)]) +
-                                " tokens, head " + std::to_string(head);
-      expect_close(batch->output_of(*output, sequence, head), batch->reference(sequence, head),
-                   bound, where);
-    }
-  }
-}
-
-std::string name_of(const CudaBatchOptions& options) {
-  const KvShape& kv = options.shape.kv;
-  return std::string(dtype_name(kv.dtype)) + " kv " + std::to_string(kv.kv_heads) + " q " +
-         std::to_string(options.shape.q_heads) + " dim " + std::to_string(kv.head_dim) + " page " +
-         std::to_string(kv.page_tokens);
-}
-
-constexpr DType kTypes[] = {DType::kBf16, DType::kF16};
 
 TEST_F(CudaAttentionOnDevice, AgreesWithTheFormulaForEveryHeadDimAndGroup) {
   for (const DType dtype : kTypes) {
@@ -160,9 +94,7 @@ TEST_F(CudaAttentionOnDevice, RepeatsBitForBit) {
     ASSERT_TRUE(again) << again.error().message;
     ASSERT_EQ(*again, *first) << "repeat " << repeat;
   }
-  const Result<std::vector<uint32_t>> counters = batch->counters();
-  ASSERT_TRUE(counters);
-  for (const uint32_t counter : *counters) ASSERT_EQ(counter, 0u);
+  expect_no_counts(*batch, "repeats");
 }
 
 // Goal: a sequence gives the same bits alone, and at any place of any batch.
@@ -190,42 +122,10 @@ TEST_F(CudaAttentionOnDevice, GivesTheSameBitsInEveryBatch) {
   }
 }
 
-// Lengths as a server has them, in small: chunks of 64 tokens, and pairs longer and shorter than
-// what a block takes.
-CudaBatchOptions ragged_options(uint32_t seed, int kv_heads) {
-  std::mt19937 random(seed);
-  std::vector<int32_t> lengths = {0, 1, 1300};
-  while (lengths.size() < 16) lengths.push_back(static_cast<int32_t>(random() % 1300) + 1);
-  std::shuffle(lengths.begin(), lengths.end(), random);
-  CudaBatchOptions options = options_of(DType::kBf16, kv_heads, 5, 128, 64, lengths);
-  options.shape.chunk_tokens = 64;
-  options.seed = seed;
-  return options;
-}
-
 TEST_F(CudaAttentionOnDevice, AgreesWithTheFormulaForRaggedLengths) {
   for (const uint32_t seed : {1u, 4u, 9u}) {
     expect_reference(ragged_options(seed, 8), "seed " + std::to_string(seed));
   }
-}
-
-Result<Bytes> bits_of(const CudaBatchOptions& options) {
-  CudaAttentionBatch batch = GAPLESS_TRY(CudaAttentionBatch::make(options));
-  return batch.run();
-}
-
-// Of five launches, of which two start early; counters are 0 behind them.
-void expect_bits(const CudaBatchOptions& options, const Bytes& expected, const std::string& what) {
-  Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
-  ASSERT_TRUE(batch) << batch.error().message;
-  for (int repeat = 0; repeat < 5; ++repeat) {
-    const Result<Bytes> output = batch->run(repeat % 2 == 1);
-    ASSERT_TRUE(output) << output.error().message;
-    ASSERT_EQ(*output, expected) << what;
-  }
-  const Result<std::vector<uint32_t>> counters = batch->counters();
-  ASSERT_TRUE(counters);
-  for (const uint32_t counter : *counters) ASSERT_EQ(counter, 0u);
 }
 
 // Goal: where pairs are cut, who puts them together and when does not change a bit. What a pair
@@ -268,18 +168,7 @@ TEST_F(CudaAttentionOnDevice, GivesEverySequenceOfARaggedBatchTheBitsItHasAlone)
   const Result<Bytes> output = batch->run();
   ASSERT_TRUE(output) << output.error().message;
   for (int sequence = 0; sequence < 16; ++sequence) {
-    CudaBatchOptions alone_options = options;
-    alone_options.lengths = {options.lengths[static_cast<size_t>(sequence)]};
-    Result<CudaAttentionBatch> alone = CudaAttentionBatch::make(alone_options);
-    ASSERT_TRUE(alone) << alone.error().message;
-    alone->copy_sequence(*batch, sequence, 0);
-    ASSERT_TRUE(alone->fill_device());
-    const Result<Bytes> expected = alone->run();
-    ASSERT_TRUE(expected) << expected.error().message;
-    for (int head = 0; head < 3; ++head) {
-      EXPECT_EQ(batch->output_of(*output, sequence, head), alone->output_of(*expected, 0, head))
-          << alone_options.lengths[0] << " tokens, head " << head;
-    }
+    expect_bits_alone(options, *batch, *output, sequence, "ragged");
   }
 }
 
@@ -413,25 +302,86 @@ TEST_F(CudaAttentionOnDevice, LeavesATooSmallWorkspaceAlone) {
       << output.error().message;
 }
 
-TEST_F(CudaAttentionOnDevice, RefusesArgumentsWithTheirNumbers) {
-  Result<CudaAttentionBatch> batch =
-      CudaAttentionBatch::make(options_of(DType::kBf16, 2, 5, 128, 128, {100}));
-  ASSERT_TRUE(batch) << batch.error().message;
-  CudaAttentionArgs args = batch->args();
-  args.batch = 2;
-  EXPECT_FALSE(batch->attention().launch(args, nullptr));
-  args = batch->args();
-  args.q = static_cast<const std::byte*>(args.q) + 2;
-  EXPECT_FALSE(batch->attention().launch(args, nullptr));
-  args = batch->args();
-  args.workspace_bytes = 100;
-  EXPECT_FALSE(batch->attention().launch(args, nullptr));
-  args = batch->args();
-  args.lengths = nullptr;
-  EXPECT_FALSE(batch->attention().launch(args, nullptr));
-  args = batch->args();
-  args.batch = 0;
-  EXPECT_TRUE(batch->attention().launch(args, nullptr)) << "nothing to do is done";
+// ---- Arguments.
+
+using Args = CudaAttentionArgs;
+
+std::string error_of(const Result<void>& result) { return result ? "" : result.error().message; }
+
+// So many bytes further on; nobody reads what is there.
+template <typename Pointer>
+Pointer moved(Pointer pointer, uintptr_t bytes) {
+  return reinterpret_cast<Pointer>(reinterpret_cast<uintptr_t>(pointer) + bytes);
+}
+
+class CudaAttentionArgumentsOnDevice : public CudaAttentionOnDevice {
+ protected:
+  void SetUp() override {
+    CudaAttentionOnDevice::SetUp();
+    if (IsSkipped()) return;
+    Result<CudaAttentionBatch> made =
+        CudaAttentionBatch::make(options_of(DType::kBf16, 2, 5, 128, 128, {100}));
+    ASSERT_TRUE(made) << made.error().message;
+    batch_.emplace(std::move(*made));
+  }
+  // What a launch with these arguments but for one change says.
+  std::string refusal(const std::function<void(Args&)>& change) const {
+    Args args = batch_->args();
+    change(args);
+    return error_of(batch_->attention().launch(args, nullptr));
+  }
+
+  std::optional<CudaAttentionBatch> batch_;
+};
+
+TEST_F(CudaAttentionArgumentsOnDevice, AreRefusedWithTheirNumbers) {
+  EXPECT_EQ(refusal([](Args& args) { args.batch = 2; }),
+            "a batch of 2 sequences; made for at most 1");
+  EXPECT_EQ(refusal([](Args& args) { args.batch = -1; }),
+            "a batch of -1 sequences; made for at most 1");
+  EXPECT_EQ(refusal([](Args& args) { args.page_count = 0; }),
+            "0 pages; 1 to 2147483647 are possible");
+  EXPECT_EQ(refusal([](Args& args) { args.page_count = int64_t{1} << 31; }),
+            "2147483648 pages; 1 to 2147483647 are possible");
+  EXPECT_EQ(refusal([](Args& args) { args.page_table_stride = 0; }),
+            "a page table of 0 entries a sequence");
+  EXPECT_EQ(refusal([](Args& args) { args.workspace_bytes = 255; }),
+            "a workspace of 255 bytes; at least 256 are needed");
+  const Args args = batch_->args();
+  EXPECT_EQ(error_of(batch_->attention().prepare(args.workspace, 255, nullptr)),
+            "a workspace of 255 bytes; at least 256 are needed");
+}
+
+TEST_F(CudaAttentionArgumentsOnDevice, AreRefusedWhereTheyAreMissing) {
+  EXPECT_EQ(refusal([](Args& args) { args.pages = nullptr; }), "attention without kv pages");
+  EXPECT_EQ(refusal([](Args& args) { args.q = nullptr; }), "attention without queries");
+  EXPECT_EQ(refusal([](Args& args) { args.output = nullptr; }), "attention without outputs");
+  EXPECT_EQ(refusal([](Args& args) { args.workspace = nullptr; }), "attention without workspaces");
+  EXPECT_EQ(refusal([](Args& args) { args.lengths = nullptr; }), "attention without lengths");
+  EXPECT_EQ(refusal([](Args& args) { args.page_table = nullptr; }),
+            "attention without page tables");
+  EXPECT_EQ(refusal([](Args& args) { args.has_schedules = true; }), "attention without schedules");
+}
+
+TEST_F(CudaAttentionArgumentsOnDevice, AreRefusedWhereTheyLieBadly) {
+  EXPECT_EQ(refusal([](Args& args) { args.pages = moved(args.pages, 8); }),
+            "kv pages of an attention do not begin at a multiple of 16 bytes");
+  EXPECT_EQ(refusal([](Args& args) { args.q = moved(args.q, 2); }),
+            "queries of an attention do not begin at a multiple of 16 bytes");
+  EXPECT_EQ(refusal([](Args& args) { args.output = moved(args.output, 4); }),
+            "outputs of an attention do not begin at a multiple of 16 bytes");
+  EXPECT_EQ(refusal([](Args& args) { args.workspace = moved(args.workspace, 128); }),
+            "workspaces of an attention do not begin at a multiple of 256 bytes");
+  EXPECT_EQ(refusal([](Args& args) { args.lengths = moved(args.lengths, 2); }),
+            "lengths of an attention do not begin at a multiple of 4 bytes");
+  EXPECT_EQ(refusal([](Args& args) { args.page_table = moved(args.page_table, 1); }),
+            "page tables of an attention do not begin at a multiple of 4 bytes");
+  EXPECT_EQ(refusal([](Args& args) { args.schedules = moved(args.workspace, 8); }),
+            "schedules of an attention do not begin at a multiple of 16 bytes");
+}
+
+TEST_F(CudaAttentionArgumentsOnDevice, MayBeAnythingWhereThereIsNothingToDo) {
+  EXPECT_EQ(refusal([](Args& args) { args = {}; }), "");
 }
 
 TEST_F(CudaAttentionOnDevice, SaysHowMuchMemoryWasNeeded) {
@@ -443,4 +393,4 @@ TEST_F(CudaAttentionOnDevice, SaysHowMuchMemoryWasNeeded) {
 }
 
 }  // namespace
-}  // namespace gapless
+}  // namespace gapless::attention_test

@@ -18,6 +18,7 @@
 #include "base/half.h"
 #include "cuda/attention.h"
 #include "cuda/kv_pages.h"
+#include "cuda/late_copy_test_support.h"
 #include "kernels/attention_reference.h"
 
 namespace gapless {
@@ -151,6 +152,26 @@ class CudaAttentionBatch {
     return device_table_.copy_from_host(table_.data(), bytes_of(table_));
   }
 
+  DeviceSpan output() const { return {device_output_.data(), device_output_.bytes()}; }
+  // What the launch before an attention may write: q, and behind it each sequence's newest token,
+  // key and value of every head.
+  std::vector<DeviceSpan> newest() const {
+    const KvShape& kv = options_.shape.kv;
+    const int64_t row_bytes = cuda_kv_row_bytes(kv.head_dim);
+    std::vector<DeviceSpan> spans = {{device_q_.data(), device_q_.bytes()}};
+    for (int sequence = 0; sequence < static_cast<int>(options_.lengths.size()); ++sequence) {
+      const int32_t length = options_.lengths[static_cast<size_t>(sequence)];
+      for (int head = 0; length > 0 && head < kv.kv_heads; ++head) {
+        const size_t element = element_at(sequence, length - 1, head, 0);
+        const int64_t row = static_cast<int64_t>(element) / kv.head_dim;
+        std::byte* key = device_pages_.data() + row * row_bytes;
+        spans.push_back({key, row_bytes});
+        spans.push_back({key + cuda_kv_block_bytes(kv.head_dim, kv.page_tokens), row_bytes});
+      }
+    }
+    return spans;
+  }
+
   Result<void> forget_results() {
     GAPLESS_TRY(device_output_.fill(0xff));
     GAPLESS_TRY(device_workspace_.fill(0xff));
@@ -194,6 +215,7 @@ class CudaAttentionBatch {
   Result<std::vector<uint32_t>> counters() const {
     const int64_t count = partial_capacity();
     std::vector<uint32_t> values(static_cast<size_t>(count));
+    if (count == 0) return values;
     GAPLESS_TRY(
         device_workspace_.copy_to_host(values.data(), count * 4, 256 + count * partial_bytes()));
     return values;

@@ -15,6 +15,7 @@
 
 #include "base/half.h"
 #include "cuda/device.h"
+#include "cuda/late_copy_test_support.h"
 #include "cuda/matmul.h"
 
 namespace gapless {
@@ -222,6 +223,13 @@ class CudaMatmulRun {
   }
 
   const DeviceBuffer& output() const { return device_output_; }
+  // What the launch before a matmul may write.
+  std::vector<DeviceSpan> inputs() const {
+    std::vector<DeviceSpan> spans = {{device_x_.data(), device_x_.bytes()},
+                                     {device_token_scales_.data(), device_token_scales_.bytes()}};
+    if (c_.has_residual) spans.push_back({device_residual_.data(), device_residual_.bytes()});
+    return spans;
+  }
 
  private:
   static constexpr int64_t kGap = 6;

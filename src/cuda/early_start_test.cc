@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Launches that start early (programmatic dependent launch) behind one that is slow, and writes at
+// the last moment what they wait for: the bits must be those of a launch that does not start early.
+// Recorded launches show that they did begin before. Without a GPU every test here is skipped and
+// says so.
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cuda/attention_expect_test_support.h"
+#include "cuda/attention_test_support.h"
+#include "cuda/code_version.h"
+#include "cuda/device.h"
+#include "cuda/late_copy_test_support.h"
+#include "cuda/matmul_test_support.h"
+
+namespace gapless {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+class CudaEarlyStartOnDevice : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const Result<CudaLimits> limits = cuda_limits();
+    if (!limits) GTEST_SKIP() << "NO GPU, NOTHING WAS TESTED: " << limits.error().message;
+  }
+};
+
+// Before a launch that starts early has set up, while it reads ahead, and long after.
+constexpr uint32_t kDelaysNs[] = {0, 3'000, 60'000};
+constexpr uint32_t kLongDelayNs = 200'000;
+
+struct LateRun {
+  uint32_t delay_ns = 0;
+  RecorderLaunch recorder = {};
+};
+// One launch that starts early behind late inputs; its output.
+using RunLate = std::function<Result<Bytes>(const LateRun&)>;
+
+void expect_bits(const RunLate& run, const Bytes& expected, const std::string& what) {
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    for (const uint32_t delay_ns : kDelaysNs) {
+      const Result<Bytes> output = run({.delay_ns = delay_ns});
+      ASSERT_TRUE(output) << what << ": " << output.error().message;
+      ASSERT_TRUE(*output == expected) << what << ", " << delay_ns << " ns late";
+    }
+  }
+}
+
+// Whether a block of the recorded launch began before its inputs were written.
+Result<bool> began_before(AttentionRecords& records, int blocks, uint64_t written_ns) {
+  GAPLESS_TRY(records.read());
+  for (int block = 0; block < blocks; ++block) {
+    const DeviceBlockHeader header = records.header(block);
+    if (header.step == 1 && header.begin_ns < written_ns) return true;
+  }
+  return false;
+}
+
+// Somebody else may keep the GPU from it for once, not five times in a row.
+void expect_overlap(const RunLate& run, const LateInputs& inputs, int blocks, const Bytes& expected,
+                    const std::string& what) {
+  if (!runs_sm90_code()) return;  // which knows no early launches
+  bool overlapped = false;
+  for (int attempt = 0; attempt < 5 && !overlapped; ++attempt) {
+    Result<AttentionRecords> records = AttentionRecords::make(blocks);
+    ASSERT_TRUE(records) << what << ": " << records.error().message;
+    const Result<Bytes> output = run({.delay_ns = kLongDelayNs, .recorder = records->launch()});
+    ASSERT_TRUE(output) << what << ": " << output.error().message;
+    ASSERT_TRUE(*output == expected) << what << ", recorded";
+    const Result<uint64_t> written_ns = inputs.written_ns();
+    ASSERT_TRUE(written_ns) << what << ": " << written_ns.error().message;
+    const Result<bool> began = began_before(*records, blocks, *written_ns);
+    ASSERT_TRUE(began) << what << ": " << began.error().message;
+    overlapped = *began;
+  }
+  EXPECT_TRUE(overlapped) << what << ": no block began before its inputs were written";
+}
+
+// ---- The attention.
+
+// Pairs of up to 320 tiles, of which a block has some 40. The newest token is the first of its tile
+// or the last one, or alone.
+CudaBatchOptions long_options(DType dtype, int head_dim, int chunk_tokens) {
+  CudaBatchOptions options = attention_test::options_of(
+      dtype, 4, 5, head_dim, 64, {4800, 1, 3000, 17, 2048, 700, 0, 5120, 16, 1300, 33, 2500});
+  options.shape.chunk_tokens = chunk_tokens;
+  return options;
+}
+
+struct SchedulesOf {
+  void* data = nullptr;
+  bool are_there = false;
+};
+
+Result<Bytes> run_late(CudaAttentionBatch& batch, const LateInputs& inputs,
+                       const SchedulesOf& schedules, const LateRun& late) {
+  GAPLESS_TRY(batch.forget_results());
+  CudaAttentionArgs args = batch.args();
+  args.schedules = schedules.data;
+  args.has_schedules = schedules.are_there;
+  args.starts_early = true;
+  args.recorder = late.recorder;
+  const LateInputs::Start start = [&](CudaStream stream) {
+    return batch.attention().launch(args, stream);
+  };
+  Bytes output = GAPLESS_TRY(inputs.run(late.delay_ns, start));
+  GAPLESS_TRY(batch.attention().check_launches(args, nullptr));
+  return output;
+}
+
+void expect_attention_waits(const CudaBatchOptions& options) {
+  const std::string name =
+      attention_test::name_of(options) + " chunk " + std::to_string(options.shape.chunk_tokens);
+  Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
+  ASSERT_TRUE(batch) << name << ": " << batch.error().message;
+  const Result<DeviceBuffer> schedules =
+      DeviceBuffer::allocate(batch->attention().schedule_bytes(), "schedules");
+  ASSERT_TRUE(schedules) << name << ": " << schedules.error().message;
+  const Result<Bytes> expected = batch->run_scheduled(*schedules, false);
+  ASSERT_TRUE(expected) << name << ": " << expected.error().message;
+  const Result<LateInputs> inputs = LateInputs::make(batch->newest(), batch->output());
+  ASSERT_TRUE(inputs) << name << ": " << inputs.error().message;
+  for (const SchedulesOf& given : {SchedulesOf{}, SchedulesOf{schedules->data(), true}}) {
+    const std::string what = name + (given.are_there ? ", with schedules" : "");
+    const RunLate run = [&](const LateRun& late) { return run_late(*batch, *inputs, given, late); };
+    expect_bits(run, *expected, what);
+    expect_overlap(run, *inputs, batch->attention().blocks(batch->args()), *expected, what);
+    attention_test::expect_no_counts(*batch, what);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST_F(CudaEarlyStartOnDevice, TheAttentionWaitsForQueriesAndTheNewestTokens) {
+  for (const int head_dim : {64, 128, 256}) {
+    expect_attention_waits(long_options(DType::kBf16, head_dim, 512));
+    if (HasFatalFailure()) return;
+  }
+  expect_attention_waits(long_options(DType::kF16, 128, 512));
+}
+
+// Pairs of several rows of chunks.
+TEST_F(CudaEarlyStartOnDevice, TheAttentionOfManyChunksWaitsForQueriesAndTheNewestTokens) {
+  for (const int head_dim : {64, 128}) {
+    expect_attention_waits(long_options(DType::kBf16, head_dim, 64));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Goal: the test above would see a token that is read too soon, whichever it is. Method: all
+// newest tokens are NaN, and so is then what every pair gives.
+TEST_F(CudaEarlyStartOnDevice, ATokenThatIsNotThereShowsInEveryPair) {
+  const CudaBatchOptions options = long_options(DType::kBf16, 128, 512);
+  Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
+  ASSERT_TRUE(batch) << batch.error().message;
+  std::vector<DeviceSpan> tokens = batch->newest();
+  tokens.erase(tokens.begin());  // q
+  const Result<LateInputs> inputs = LateInputs::make(tokens, batch->output());
+  ASSERT_TRUE(inputs) << inputs.error().message;
+  ASSERT_TRUE(inputs->forget(nullptr));
+  const Result<Bytes> output = batch->run();
+  ASSERT_TRUE(output) << output.error().message;
+  for (int sequence = 0; sequence < static_cast<int>(options.lengths.size()); ++sequence) {
+    const bool is_empty = options.lengths[static_cast<size_t>(sequence)] == 0;
+    for (int head = 0; head < 4; ++head) {
+      for (const float value : batch->output_of(*output, sequence, head)) {
+        ASSERT_EQ(std::isnan(value), !is_empty) << "sequence " << sequence << " head " << head;
+      }
+    }
+  }
+}
+
+// ---- The matmul.
+
+void expect_matmul_waits(const CudaMatmulCase& c) {
+  const std::string what = name_of(c) + " tile " + std::to_string(c.shape.weights.tile_rows);
+  Result<CudaMatmulRun> matmul = CudaMatmulRun::make(c);
+  ASSERT_TRUE(matmul) << what << ": " << matmul.error().message;
+  const Result<Bytes> expected = matmul->run();
+  ASSERT_TRUE(expected) << what << ": " << expected.error().message;
+  const DeviceBuffer& output = matmul->output();
+  const Result<LateInputs> inputs =
+      LateInputs::make(matmul->inputs(), {output.data(), output.bytes()});
+  ASSERT_TRUE(inputs) << what << ": " << inputs.error().message;
+  const RunLate run = [&](const LateRun& late) {
+    CudaMatmulArgs args = matmul->args();
+    args.starts_early = true;
+    args.recorder = late.recorder;
+    return inputs->run(late.delay_ns,
+                       [&](CudaStream stream) { return matmul->matmul().launch(args, stream); });
+  };
+  expect_bits(run, *expected, what);
+  expect_overlap(run, *inputs, matmul->matmul().config(c.tokens).blocks, *expected, what);
+}
+
+// Up to 16 tokens are copied by lanes, more by the copy engine. Tiles are cut over blocks.
+TEST_F(CudaEarlyStartOnDevice, TheMatmulWaitsForTokensScalesAndResiduals) {
+  for (const DType dtype : {DType::kS8, DType::kBf16}) {
+    for (const int tile_rows : {64, 128}) {
+      for (const int tokens : {16, 17, 32, 33, 64}) {
+        CudaMatmulCase c = case_of(dtype, 1040, 5120, false, tokens);
+        c.shape.weights.tile_rows = tile_rows;
+        c.has_residual = tokens % 2 == 1;
+        c.residual_dtype = tokens == 17 ? DType::kBf16 : DType::kF32;
+        expect_matmul_waits(c);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// As the layer has them: many stages a block, and nothing brought into L2.
+TEST_F(CudaEarlyStartOnDevice, TheMatmulOfALayerWaitsForTokensAndScales) {
+  for (const DType dtype : {DType::kS8, DType::kBf16}) {
+    for (const int tile_rows : {64, 128}) {
+      CudaMatmulCase c = case_of(dtype, 5120, 5120, false, 40);
+      c.shape.weights.tile_rows = tile_rows;
+      c.tuning = {.read_ahead_kib = -1, .takes_sm = true};
+      expect_matmul_waits(c);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gapless
