@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "analysis/kernel_times.h"
-#include "cuda/device.h"
+#include "cuda/gpu_test_support.h"
 #include "cuda/recorder.h"
 #include "model/cuda_decoder.h"
 #include "model/cuda_weights.h"
@@ -25,13 +25,7 @@
 namespace gapless {
 namespace {
 
-class CudaDecode : public testing::Test {
- protected:
-  void SetUp() override {
-    const Result<CudaLimits> limits = cuda_limits();
-    if (!limits) GTEST_SKIP() << "no GPU: " << limits.error().message << "; skipped";
-  }
-};
+class CudaDecode : public GpuTest {};
 
 struct CudaCase {
   DType dtype = DType::kBf16;

@@ -15,6 +15,7 @@
 
 #include "cuda/attention_test_support.h"
 #include "cuda/device.h"
+#include "cuda/gpu_test_support.h"
 #include "cuda/recorder.h"
 #include "cuda/recorder_test_support.h"
 
@@ -23,13 +24,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-class CudaAttentionOnDevice : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const Result<CudaLimits> limits = cuda_limits();
-    if (!limits) GTEST_SKIP() << "NO GPU, NOTHING WAS TESTED: " << limits.error().message;
-  }
-};
+class CudaAttentionOnDevice : public GpuTest {};
 
 CudaBatchOptions options_of(DType dtype, int kv_heads, int group, int head_dim, int page_tokens,
                             std::vector<int32_t> lengths) {

@@ -16,6 +16,7 @@
 #include "base/half.h"
 #include "base/temporary_directory.h"
 #include "cuda/fill.h"
+#include "cuda/gpu_test_support.h"
 #include "cuda/kv_pages.h"
 #include "cuda/matmul.h"
 #include "model/checkpoint_test_support.h"
@@ -297,13 +298,7 @@ void expect_model(const Result<CudaModelWeights>& made, const Result<ModelWeight
   EXPECT_EQ(std::memcmp(embedding.data(), host->embedding.rows, embedding.size()), 0);
 }
 
-class CudaWeightsOnDevice : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const Result<CudaLimits> limits = cuda_limits();
-    if (!limits) GTEST_SKIP() << "NO GPU, NOTHING WAS TESTED: " << limits.error().message;
-  }
-};
+class CudaWeightsOnDevice : public GpuTest {};
 
 TEST_F(CudaWeightsOnDevice, SyntheticOnesAreThoseOfTheCpu) {
   for (const ModelConfig& config :
