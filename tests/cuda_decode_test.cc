@@ -124,7 +124,7 @@ double rms(std::span<const float> a) {
 // ---- Against transformers.
 
 TEST_P(CudaDecodeFusions, ChooseTheTokensOfTransformersInBf16) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   for (const std::string& name : golden_bf16_names()) {
     CudaSubject subject = golden_subject(name, {.fusions = GetParam()});
     for (const GoldenPrompt& golden : read_golden(name))
@@ -133,7 +133,7 @@ TEST_P(CudaDecodeFusions, ChooseTheTokensOfTransformersInBf16) {
 }
 
 TEST_F(CudaDecode, IsCloserToTheExactLogitsThanTransformersInBf16) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   for (const std::string& name : golden_bf16_names()) {
     CudaSubject subject = golden_subject(name, {});
     for (const GoldenPrompt& golden : read_golden(name)) {
@@ -146,7 +146,7 @@ TEST_F(CudaDecode, IsCloserToTheExactLogitsThanTransformersInBf16) {
 }
 
 TEST_P(CudaDecodeFusions, AreNearTheExactLogitsInA8W8) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   for (const std::string& name : golden_names()) {
     CudaSubject subject = golden_subject(name, {.dtype = DType::kS8, .fusions = GetParam()});
     for (const GoldenPrompt& golden : read_golden(name)) {

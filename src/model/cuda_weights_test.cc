@@ -120,7 +120,7 @@ TEST(CudaWeights, BytesOfAModelAreThoseOfItsAllocations) {
 }
 
 TEST(CudaWeights, OtherTypesAreErrors) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   const Result<CudaModelWeights> made =
       make_synthetic_cuda_weights(small_config(false), 0, {.dtype = DType::kF16});
   ASSERT_FALSE(made);
@@ -166,7 +166,7 @@ TEST(CudaWeights, MoreThanIsFreeIsAnErrorWithBothNumbers) {
 }
 
 TEST(CudaWeights, QuantisedCheckpointsStayQuantised) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   const TemporaryDirectory directory;
   const std::string folder = directory.path("s8");
   const std::shared_ptr<const Checkpoint> golden = open_checkpoint(golden_folder("bf16-gqa4"));
@@ -316,7 +316,7 @@ TEST_F(CudaWeightsOnDevice, SyntheticOnesAreThoseOfTheCpu) {
 }
 
 TEST_F(CudaWeightsOnDevice, LoadedOnesAreThoseOfTheCpu) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   for (const char* name : kGoldenNames) {
     const std::shared_ptr<const Checkpoint> checkpoint = open_checkpoint(golden_folder(name));
     for (const DType dtype : {DType::kBf16, DType::kS8}) {
@@ -331,7 +331,7 @@ TEST_F(CudaWeightsOnDevice, LoadedOnesAreThoseOfTheCpu) {
 }
 
 TEST_F(CudaWeightsOnDevice, StoredS8IsLoadedAsItIs) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   const TemporaryDirectory directory;
   const std::string folder = directory.path("s8");
   const std::shared_ptr<const Checkpoint> golden = open_checkpoint(golden_folder("f32-gqa5"));
@@ -349,6 +349,7 @@ TEST_F(CudaWeightsOnDevice, FewerLayersWithoutAHeadAreTheFirstOnes) {
 }
 
 TEST_F(CudaWeightsOnDevice, AWeightThatIsNotANumberIsAnError) {
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   const CheckpointCopy copy("bf16-gqa4");
   copy.set_element(layer_weight_name(1, LayerWeight::kV), 3, std::nanf(""));
   const Result<CudaModelWeights> loaded =
@@ -372,7 +373,7 @@ TEST_F(CudaWeightsOnDevice, MoreThanTheDeviceHasIsAnError) {
 }
 
 TEST_F(CudaWeightsOnDevice, ProgressEndsWhereItSaid) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   uint64_t done_bytes = 0;
   uint64_t total_bytes = 0;
   const auto progress = [&](uint64_t done, uint64_t total) {
