@@ -37,7 +37,7 @@ test: ## build and run all tests
 	@tools/bootstrap --for test
 	@$(MAKE) --no-print-directory release
 	ctest --preset release $(CTEST_ARGS)
-	@grep -h '; skipped$$' $(RELEASE)/Testing/Temporary/LastTest.log || true  # say why, too
+	@python3 -B tools/skipped_tests.py $(RELEASE)/Testing/Temporary/LastTest.log
 
 bench: ## run the benchmarks; BENCH_ARGS goes to bench/run
 	@tools/bootstrap --for bench

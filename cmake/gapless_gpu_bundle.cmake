@@ -115,13 +115,10 @@ function(gapless_gpu_bundle)
       -P ${PROJECT_SOURCE_DIR}/cmake/check_needed_libraries.cmake
     VERBATIM)
 
-  # That all three parts are in it; nothing of this needs a GPU.
-  add_test(NAME gpu_bundle/tests COMMAND gapless_gpu test --gtest_list_tests)
-  add_test(NAME gpu_bundle/benchmarks COMMAND gapless_gpu bench none)
-  add_test(NAME gpu_bundle/commands COMMAND gapless_gpu profile --help)
-  set_tests_properties(gpu_bundle/tests PROPERTIES PASS_REGULAR_EXPRESSION "CudaMatmulOnDevice")
-  set_tests_properties(gpu_bundle/benchmarks PROPERTIES PASS_REGULAR_EXPRESSION
-    "no benchmark none; there are attention, matmul and layer")
-  set_tests_properties(gpu_bundle/commands PROPERTIES PASS_REGULAR_EXPRESSION
-    "Usage: gapless profile")
+  # That all three parts are in it, and what it says without a GPU.
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  add_test(NAME gpu_bundle/gpu_bundle.test
+    COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/cli/run_transcripts.py
+      --bin $<TARGET_FILE_DIR:gapless_gpu> --data ${PROJECT_SOURCE_DIR}/tests/data
+      ${CMAKE_CURRENT_SOURCE_DIR}/gpu_bundle.test)
 endfunction()

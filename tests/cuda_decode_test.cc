@@ -16,7 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "analysis/kernel_times.h"
-#include "cuda/device.h"
+#include "cuda/gpu_test_support.h"
 #include "cuda/recorder.h"
 #include "model/cuda_decoder.h"
 #include "model/cuda_weights.h"
@@ -28,13 +28,7 @@
 namespace gapless {
 namespace {
 
-class CudaDecode : public testing::Test {
- protected:
-  void SetUp() override {
-    const Result<CudaLimits> limits = cuda_limits();
-    if (!limits) GTEST_SKIP() << "no GPU: " << limits.error().message << "; skipped";
-  }
-};
+class CudaDecode : public GpuTest {};
 
 struct CudaCase {
   DType dtype = DType::kBf16;
@@ -135,7 +129,7 @@ double rms(std::span<const float> a) {
 // ---- Against transformers.
 
 TEST_P(CudaDecodeFusions, ChooseTheTokensOfTransformersInBf16) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   for (const std::string& name : golden_bf16_names()) {
     CudaSubject subject = golden_subject(name, {.fusions = GetParam()});
     for (const GoldenPrompt& golden : read_golden(name))
@@ -144,7 +138,7 @@ TEST_P(CudaDecodeFusions, ChooseTheTokensOfTransformersInBf16) {
 }
 
 TEST_F(CudaDecode, IsCloserToTheExactLogitsThanTransformersInBf16) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   for (const std::string& name : golden_bf16_names()) {
     CudaSubject subject = golden_subject(name, {});
     for (const GoldenPrompt& golden : read_golden(name)) {
@@ -157,7 +151,7 @@ TEST_F(CudaDecode, IsCloserToTheExactLogitsThanTransformersInBf16) {
 }
 
 TEST_P(CudaDecodeFusions, AreNearTheExactLogitsInA8W8) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   for (const std::string& name : golden_names()) {
     CudaSubject subject = golden_subject(name, {.dtype = DType::kS8, .fusions = GetParam()});
     for (const GoldenPrompt& golden : read_golden(name)) {

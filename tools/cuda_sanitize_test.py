@@ -11,6 +11,7 @@ import os
 import tempfile
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import cuda_sanitize
@@ -19,6 +20,7 @@ PROGRAM = """#!/usr/bin/env bash
 case "$*" in
 *--gtest_list_tests*--gtest_filter=Nothing*) ;;
 *--gtest_list_tests*--gtest_filter=Broken*) echo "no driver" >&2; exit 4 ;;
+*--gtest_filter=-*) [[ -z "${NO_GPU:-}" ]] || { echo "no usable GPU" >&2; exit 1; } ;;
 *--gtest_list_tests*) echo "CudaOps."; for t in $TESTS; do echo "  $t  # GetParam() = 1"; done ;;
 *Fails*) echo "[  FAILED  ] it"; exit 1 ;;
 *Skips*) echo "[  SKIPPED ] it" ;;
@@ -121,6 +123,8 @@ class SanitizeTest(unittest.TestCase):
     def test_what_cannot_run_is_an_error(self):
         self.assertIn("matches 'Nothing*'", self.error_of("--filter", "Nothing*"))
         self.assertIn("ended with status 4: no driver", self.error_of("--filter", "Broken*"))
+        with unittest.mock.patch.dict(os.environ, NO_GPU="1"):
+            self.assertIn("ended with status 1: no usable GPU", self.error_of())
         nowhere = str(self.path / "nowhere")
         self.assertIn(f"no program {nowhere}", self.error_of("--program", nowhere))
         self.assertIn(f"no program {nowhere}", self.error_of("--sanitizer", nowhere))

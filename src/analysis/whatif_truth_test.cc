@@ -166,7 +166,7 @@ TEST_P(DrawnMachines, CostWhatTheReplaySays) {
 INSTANTIATE_TEST_SUITE_P(Seeds, DrawnMachines, testing::Range<uint64_t>(0, 10));
 
 TEST(DecodeSteps, CostWhatTheReplaySays) {
-  if (kSanitized) GTEST_SKIP() << "38 k tasks";
+  if (kSanitized) GTEST_SKIP() << "38 k tasks take too long under a sanitizer";
   EXPECT_EQ(expect_truth(narrow_decode_options()), 0);
   EXPECT_EQ(expect_truth(wide_decode_options()), 0);
 }

@@ -16,19 +16,13 @@
 #include <gtest/gtest.h>
 
 #include "cuda/attention_test_support.h"
-#include "cuda/device.h"
+#include "cuda/gpu_test_support.h"
 
 namespace gapless::attention_test {
 
 using Bytes = std::vector<std::byte>;
 
-class CudaAttentionOnDevice : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const Result<CudaLimits> limits = cuda_limits();
-    if (!limits) GTEST_SKIP() << "NO GPU, NOTHING WAS TESTED: " << limits.error().message;
-  }
-};
+class CudaAttentionOnDevice : public GpuTest {};
 
 inline constexpr DType kTypes[] = {DType::kBf16, DType::kF16};
 

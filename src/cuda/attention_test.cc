@@ -15,7 +15,7 @@
 
 #include "cuda/attention_expect_test_support.h"
 #include "cuda/attention_test_support.h"
-#include "cuda/device.h"
+#include "cuda/gpu_test_support.h"
 #include "cuda/recorder.h"
 #include "cuda/recorder_test_support.h"
 

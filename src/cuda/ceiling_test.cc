@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda/ceiling_launch.h"
-#include "cuda/device.h"
+#include "cuda/gpu_test_support.h"
 
 namespace gapless {
 namespace {
@@ -50,17 +50,17 @@ TEST(CudaCeiling, NoRoundsAreAnError) {
   EXPECT_EQ(limits.error().message, "0 rounds measure nothing");
 }
 
+class CudaCeilingOnGpu : public GpuTest {};
+
 // Orders of magnitude that every GPU of these kinds keeps to, however busy it is: a loop that the
 // compiler took away, or counted twice, is outside.
-TEST(CudaCeiling, IsThatOfAGpu) {
-  const Result<CudaLimits> device = cuda_limits();
-  if (!device) GTEST_SKIP() << "NO GPU, NOTHING WAS TESTED: " << device.error().message;
+TEST_F(CudaCeilingOnGpu, IsThatOfAGpu) {
   const Result<CudaMachineLimits> limits =
       measure_cuda_limits({.round_count = 3, .read_bytes = 1024 * kMiB});
   ASSERT_TRUE(limits) << limits.error().message;
   EXPECT_GT(limits->read_bytes_per_s, 1e11);
   EXPECT_LT(limits->read_bytes_per_s, 2e13);
-  const double sm_count = device->sm_count;
+  const double sm_count = limits_.sm_count;
   EXPECT_GT(limits->f32_ops_per_s, 1e10 * sm_count);
   EXPECT_LT(limits->f32_ops_per_s, 2e12 * sm_count);
   EXPECT_GT(limits->bf16_ops_per_s, limits->f32_ops_per_s);

@@ -15,7 +15,7 @@
 #include "cuda/attention_expect_test_support.h"
 #include "cuda/attention_test_support.h"
 #include "cuda/code_version.h"
-#include "cuda/device.h"
+#include "cuda/gpu_test_support.h"
 #include "cuda/late_copy_test_support.h"
 #include "cuda/matmul_test_support.h"
 
@@ -24,13 +24,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-class CudaEarlyStartOnDevice : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const Result<CudaLimits> limits = cuda_limits();
-    if (!limits) GTEST_SKIP() << "NO GPU, NOTHING WAS TESTED: " << limits.error().message;
-  }
-};
+class CudaEarlyStartOnDevice : public GpuTest {};
 
 // Before a launch that starts early has set up, while it reads ahead, and long after.
 constexpr uint32_t kDelaysNs[] = {0, 3'000, 60'000};

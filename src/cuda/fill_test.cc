@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "base/half.h"
+#include "cuda/gpu_test_support.h"
 #include "kernels/packed_matrix.h"
 
 namespace gapless {
@@ -151,13 +152,7 @@ Result<Packed> make_on_device(const FillCase& c, const Table& table) {
   return packed;
 }
 
-class CudaFillOnDevice : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const Result<CudaLimits> limits = cuda_limits();
-    if (!limits) GTEST_SKIP() << "NO GPU, NOTHING WAS TESTED: " << limits.error().message;
-  }
-};
+class CudaFillOnDevice : public GpuTest {};
 
 void expect_made_as_packed(const FillCase& c) {
   SCOPED_TRACE(c.name());

@@ -15,6 +15,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cuda/gpu_test_support.h"
 #include "cuda/matmul_test_support.h"
 #include "cuda/recorder.h"
 #include "cuda/recorder_test_support.h"
@@ -26,13 +27,7 @@ using Bytes = std::vector<std::byte>;
 
 std::string error_of(const Result<void>& result) { return result ? "" : result.error().message; }
 
-class CudaMatmulOnDevice : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const Result<CudaLimits> limits = cuda_limits();
-    if (!limits) GTEST_SKIP() << "NO GPU, NOTHING WAS TESTED: " << limits.error().message;
-  }
-};
+class CudaMatmulOnDevice : public GpuTest {};
 
 // The first columns, the last ones and some between: all of a small matrix.
 std::vector<int64_t> columns_to_check(const CudaMatmulCase& c) {

@@ -14,6 +14,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include "cuda/gpu_test_support.h"
 #include "cuda/recorder_places.h"
 #include "cuda/recorder_test_kernel.h"
 
@@ -49,16 +50,7 @@ TEST(CudaRecorder, RefusesWhatCannotBe) {
             "a recorder of 4096 steps of 1048576 blocks");
 }
 
-class CudaRecorderOnGpu : public testing::Test {
- protected:
-  void SetUp() override {
-    const Result<CudaLimits> limits = cuda_limits();
-    if (!limits) GTEST_SKIP() << "NO GPU, NOTHING WAS TESTED: " << limits.error().message;
-    sm_count_ = limits->sm_count;
-  }
-
-  int sm_count_ = 0;
-};
+class CudaRecorderOnGpu : public GpuTest {};
 
 constexpr int kBlocks[] = {7, 300};  // more of the second than an SM has places for one each
 constexpr int kStepBlocks = 307;
@@ -206,8 +198,8 @@ TEST_F(CudaRecorderOnGpu, GivesBackWhatEveryBlockRecorded) {
     const Result<DeviceRecording> recording = recorder->read();
     ASSERT_TRUE(recording) << recording.error().message;
     EXPECT_EQ(recording->lost_step_count, 0);
-    EXPECT_EQ(recording->sm_count, sm_count_);
-    expect_whole(*recording, 3, sm_count_);
+    EXPECT_EQ(recording->sm_count, limits_.sm_count);
+    expect_whole(*recording, 3, limits_.sm_count);
     expect_trace_is_sound(*recording);
   }
 }
@@ -237,7 +229,7 @@ void expect_replays_are_recorded(RecordLevel level, int sm_count) {
 
 // One behind the other, without the host in between.
 TEST_F(CudaRecorderOnGpu, RecordsReplaysOfAGraph) {
-  for (const RecordLevel level : kLevels) expect_replays_are_recorded(level, sm_count_);
+  for (const RecordLevel level : kLevels) expect_replays_are_recorded(level, limits_.sm_count);
 }
 
 TEST_F(CudaRecorderOnGpu, CountsPhasesThatHaveNoPlace) {
@@ -263,14 +255,14 @@ TEST_F(CudaRecorderOnGpu, CountsStepsThatHaveNoPlaceAndStartsAfresh) {
     Result<DeviceRecording> recording = recorder->read();
     ASSERT_TRUE(recording) << recording.error().message;
     EXPECT_EQ(recording->lost_step_count, 3);
-    expect_whole(*recording, 2, sm_count_);
+    expect_whole(*recording, 2, limits_.sm_count);
 
     ASSERT_TRUE(recorder->reset());
     ASSERT_TRUE(launch_step(*recorder, {.level = level}));
     recording = recorder->read();
     ASSERT_TRUE(recording) << recording.error().message;
     EXPECT_EQ(recording->lost_step_count, 0);
-    expect_whole(*recording, 1, sm_count_);
+    expect_whole(*recording, 1, limits_.sm_count);
   }
 }
 

@@ -16,17 +16,12 @@
 
 #include "cuda/attention_test_support.h"
 #include "cuda/device.h"
+#include "cuda/gpu_test_support.h"
 #include "cuda/rows.h"
 
 namespace gapless {
 
-class CudaRowsOnDevice : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const Result<CudaLimits> limits = cuda_limits();
-    if (!limits) GTEST_SKIP() << "NO GPU, NOTHING WAS TESTED: " << limits.error().message;
-  }
-};
+class CudaRowsOnDevice : public GpuTest {};
 
 inline std::string rows_error(const Result<void>& result) {
   return result ? "" : result.error().message;

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/temporary_directory.h"
 #include "model/safetensors_writer.h"
+#include "tests/golden_test_support.h"
 
 namespace gapless {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-const std::string kData = GAPLESS_TEST_DATA "/qwen3";
+const std::string kData = test_data_folder() + "/qwen3";
 constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr const char* kSecondShard = "model-00002-of-00002.safetensors";
 

@@ -16,6 +16,7 @@
 #include "base/half.h"
 #include "base/temporary_directory.h"
 #include "cuda/fill.h"
+#include "cuda/gpu_test_support.h"
 #include "cuda/kv_pages.h"
 #include "cuda/matmul.h"
 #include "model/checkpoint_test_support.h"
@@ -119,7 +120,7 @@ TEST(CudaWeights, BytesOfAModelAreThoseOfItsAllocations) {
 }
 
 TEST(CudaWeights, OtherTypesAreErrors) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   const Result<CudaModelWeights> made =
       make_synthetic_cuda_weights(small_config(false), 0, {.dtype = DType::kF16});
   ASSERT_FALSE(made);
@@ -165,7 +166,7 @@ TEST(CudaWeights, MoreThanIsFreeIsAnErrorWithBothNumbers) {
 }
 
 TEST(CudaWeights, QuantisedCheckpointsStayQuantised) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   const TemporaryDirectory directory;
   const std::string folder = directory.path("s8");
   const std::shared_ptr<const Checkpoint> golden = open_checkpoint(golden_folder("bf16-gqa4"));
@@ -297,13 +298,7 @@ void expect_model(const Result<CudaModelWeights>& made, const Result<ModelWeight
   EXPECT_EQ(std::memcmp(embedding.data(), host->embedding.rows, embedding.size()), 0);
 }
 
-class CudaWeightsOnDevice : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const Result<CudaLimits> limits = cuda_limits();
-    if (!limits) GTEST_SKIP() << "NO GPU, NOTHING WAS TESTED: " << limits.error().message;
-  }
-};
+class CudaWeightsOnDevice : public GpuTest {};
 
 TEST_F(CudaWeightsOnDevice, SyntheticOnesAreThoseOfTheCpu) {
   for (const ModelConfig& config :
@@ -321,7 +316,7 @@ TEST_F(CudaWeightsOnDevice, SyntheticOnesAreThoseOfTheCpu) {
 }
 
 TEST_F(CudaWeightsOnDevice, LoadedOnesAreThoseOfTheCpu) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   for (const char* name : kGoldenNames) {
     const std::shared_ptr<const Checkpoint> checkpoint = open_checkpoint(golden_folder(name));
     for (const DType dtype : {DType::kBf16, DType::kS8}) {
@@ -336,7 +331,7 @@ TEST_F(CudaWeightsOnDevice, LoadedOnesAreThoseOfTheCpu) {
 }
 
 TEST_F(CudaWeightsOnDevice, StoredS8IsLoadedAsItIs) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   const TemporaryDirectory directory;
   const std::string folder = directory.path("s8");
   const std::shared_ptr<const Checkpoint> golden = open_checkpoint(golden_folder("f32-gqa5"));
@@ -354,6 +349,7 @@ TEST_F(CudaWeightsOnDevice, FewerLayersWithoutAHeadAreTheFirstOnes) {
 }
 
 TEST_F(CudaWeightsOnDevice, AWeightThatIsNotANumberIsAnError) {
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   const CheckpointCopy copy("bf16-gqa4");
   copy.set_element(layer_weight_name(1, LayerWeight::kV), 3, std::nanf(""));
   const Result<CudaModelWeights> loaded =
@@ -377,7 +373,7 @@ TEST_F(CudaWeightsOnDevice, MoreThanTheDeviceHasIsAnError) {
 }
 
 TEST_F(CudaWeightsOnDevice, ProgressEndsWhereItSaid) {
-  if (!has_golden_data()) GTEST_SKIP() << kNoGoldenData;
+  if (!has_golden_data()) GTEST_SKIP() << no_golden_data();
   uint64_t done_bytes = 0;
   uint64_t total_bytes = 0;
   const auto progress = [&](uint64_t done, uint64_t total) {

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "tests/golden_test_support.h"
 
 namespace gapless {
 namespace {
@@ -79,7 +80,7 @@ TEST(ModelConfig, ReadsThePublishedConfig) {
 }
 
 TEST(ModelConfig, ReadsWhatTransformersWritesToday) {
-  const std::string path = GAPLESS_TEST_DATA "/qwen3/bf16-gqa4/config.json";
+  const std::string path = golden_folder("bf16-gqa4") + "/config.json";
   const Result<ModelConfig> config = parse_model_config(read_text_file(path).value(), path);
   ASSERT_TRUE(config) << config.error().message;
   const ModelConfig expected = {.name = "",
@@ -97,7 +98,7 @@ TEST(ModelConfig, ReadsWhatTransformersWritesToday) {
                                 .dtype = DType::kBf16};
   EXPECT_EQ(*config, expected);
 
-  const std::string tied_path = GAPLESS_TEST_DATA "/qwen3/f32-gqa4-tied/config.json";
+  const std::string tied_path = golden_folder("f32-gqa4-tied") + "/config.json";
   const ModelConfig tied = parse_model_config(read_text_file(tied_path).value(), tied_path).value();
   EXPECT_TRUE(tied.tied_embeddings);
   EXPECT_EQ(tied.dtype, DType::kF32);

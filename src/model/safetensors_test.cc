@@ -15,11 +15,12 @@
 
 #include "base/temporary_directory.h"
 #include "base/test_effort.h"
+#include "tests/golden_test_support.h"
 
 namespace gapless {
 namespace {
 
-const std::string kData = GAPLESS_TEST_DATA "/qwen3";
+const std::string kData = test_data_folder() + "/qwen3";
 
 // A file of this header (its length is put before it) and this much data: 0, 1, 2, ...
 std::string file_bytes(std::string_view header, size_t data_bytes) {

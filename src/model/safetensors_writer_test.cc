@@ -16,6 +16,7 @@
 #include "base/temporary_directory.h"
 #include "base/test_effort.h"
 #include "model/safetensors.h"
+#include "tests/golden_test_support.h"
 
 namespace gapless {
 namespace {
@@ -30,7 +31,7 @@ std::string text_of(std::span<const std::byte> bytes) {
 
 TEST(SafetensorsWriter, WritesTheSameBytesAsTheReferenceLibrary) {
   // Method: the file was written by Python's safetensors; written again by us it must not change.
-  const std::string source = GAPLESS_TEST_DATA "/qwen3/bf16-gqa4/model-00001-of-00002.safetensors";
+  const std::string source = golden_folder("bf16-gqa4") + "/model-00001-of-00002.safetensors";
   const Result<SafetensorsFile> file = SafetensorsFile::open(source);
   ASSERT_TRUE(file) << file.error().message;
   std::vector<TensorSpec> specs;

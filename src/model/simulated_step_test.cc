@@ -18,6 +18,7 @@
 #include "model/checkpoint.h"
 #include "model/decoder_test_support.h"
 #include "sim/machine.h"
+#include "tests/golden_test_support.h"
 
 namespace gapless {
 namespace {
@@ -425,7 +426,7 @@ TEST(ReplannedStep, GivesTheBitsOfTheDecoder) {
 }
 
 TEST(ReplannedStep, GivesTheBitsOfTheDecoderOnACheckpoint) {
-  const std::string folder = GAPLESS_TEST_DATA "/qwen3/bf16-gqa4";
+  const std::string folder = golden_folder("bf16-gqa4");
   const std::shared_ptr<const Checkpoint> checkpoint =
       std::make_shared<const Checkpoint>(must(Checkpoint::open(folder)));
   for (const DType dtype : {DType::kBf16, DType::kS8}) {

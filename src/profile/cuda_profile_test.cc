@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "base/temporary_directory.h"
-#include "cuda/device.h"
+#include "cuda/gpu_test_support.h"
 #include "model/layer_plan.h"
 #include "report/adds_up_test_support.h"
 #include "report/step_report.h"
@@ -83,15 +83,7 @@ ProfileOptions small_options() {
   return options;
 }
 
-class CudaProfile : public testing::Test {
- protected:
-  void SetUp() override {
-    const Result<CudaLimits> limits = cuda_limits();
-    if (!limits) GTEST_SKIP() << "NO GPU, NOTHING WAS TESTED: " << limits.error().message;
-    sm_count_ = limits->sm_count;
-  }
-  int sm_count_ = 0;
-};
+class CudaProfile : public GpuTest {};
 
 TEST(CudaGroupName, IsThatOfTheKernelOnTheCpu) {
   EXPECT_EQ(cuda_group_name("qkv_proj", DType::kS8), "qkv");
@@ -190,7 +182,8 @@ void expect_steps_add_up(bool records_phases, int sm_count) {
 }
 
 TEST_F(CudaProfile, RecordsStepsThatAddUp) {
-  for (const bool records_phases : {false, true}) expect_steps_add_up(records_phases, sm_count_);
+  for (const bool records_phases : {false, true})
+    expect_steps_add_up(records_phases, limits_.sm_count);
 }
 
 TEST_F(CudaProfile, HoldsTheStepAgainstTheGpu) {
