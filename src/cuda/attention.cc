@@ -287,7 +287,8 @@ Result<CudaAttention> CudaAttention::make(const CudaAttentionShape& shape,
 }
 
 Result<void> CudaAttention::prepare(void* workspace, int64_t bytes, CudaStream stream) const {
-  if (workspace == nullptr || bytes < kStatusBytes)
+  GAPLESS_TRY(check_pointer(workspace, kStatusBytes, "workspaces"));
+  if (bytes < kStatusBytes)
     return fail(ErrorCode::kInvalidInput, "a workspace of {} bytes; at least {} are needed", bytes,
                 kStatusBytes);
   return check_cuda(

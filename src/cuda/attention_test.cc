@@ -348,6 +348,8 @@ TEST_F(CudaAttentionArgumentsOnDevice, AreRefusedWithTheirNumbers) {
   EXPECT_EQ(refusal([](Args& args) { args.workspace_bytes = 255; }),
             "a workspace of 255 bytes; at least 256 are needed");
   const Args args = batch_->args();
+  EXPECT_EQ(error_of(batch_->attention().prepare(nullptr, 256, nullptr)),
+            "attention without workspaces");
   EXPECT_EQ(error_of(batch_->attention().prepare(args.workspace, 255, nullptr)),
             "a workspace of 255 bytes; at least 256 are needed");
 }

@@ -233,7 +233,8 @@ int64_t CudaMatmul::workspace_bytes() const {
 }
 
 Result<void> CudaMatmul::prepare(void* workspace, int64_t bytes, CudaStream stream) const {
-  if (workspace == nullptr || bytes < workspace_bytes())
+  GAPLESS_TRY(check_pointer(workspace, kBufferBytes, "workspaces"));
+  if (bytes < workspace_bytes())
     return fail(ErrorCode::kInvalidInput, "a workspace of {} bytes; a matmul needs {}", bytes,
                 workspace_bytes());
   return check_cuda(

@@ -472,6 +472,8 @@ TEST_F(CudaMatmulArgumentsOnDevice, AreRefusedWithTheirNumbers) {
               "-1 tokens; the matmul was made for at most 4");
     EXPECT_EQ(refusal(*run, [](Args& args) { args.workspace_bytes = 255; }),
               "a workspace of 255 bytes; the matmul needs 256");
+    EXPECT_EQ(error_of(run->matmul().prepare(nullptr, 256, nullptr)),
+              "a matmul without workspaces");
     EXPECT_EQ(error_of(run->matmul().prepare(run->args().workspace, 255, nullptr)),
               "a workspace of 255 bytes; a matmul needs 256");
     EXPECT_EQ(refusal(*run, [](Args& args) { args.tokens = 0; }), "") << "nothing to do is done";
