@@ -200,6 +200,10 @@ void add_recording(std::string& text, const ProfileSubject& subject, const Profi
   add_line(text, "recorder",
            fmt::format("{} with it ({:+.2f} %): {}, {} dropped", ms_text(result.recorded.median()),
                        result.recorder_cost() * 100.0, events, recording.dropped_count));
+  if (is_cuda(subject))  // steps are timed by the GPU's events, which see the graph begin and end
+    add_line(text, "window",
+             fmt::format("{} from the first block of the median recorded step to its last",
+                         ms_text(static_cast<double>(result.kernels->window_ns()) * 1e-9)));
   if (recording.dropped_count > 0)
     add_line(text, "note",
              fmt::format("{} events were lost: cores and the table are of what is left",
