@@ -271,10 +271,12 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
   }
 }
 
-// The queries of the next pair of the block, if there is one, for the warps that take tiles. By one
-// warp, which is not the one with the fences.
+// The last of the combining warps; it is not the one with the fences.
 template <typename F>
 inline constexpr int kQueryWarp = F::kWarps + kAttentionCombineWarps - 1;
+
+// The queries of the next pair of the block, if there is one, for the warps that take tiles. By one
+// warp.
 template <typename F>
 __device__ __forceinline__ void start_queries(const AttentionLaunch& launch,
                                               const SharedMemory<F>& shared, Walk& pairs,
@@ -471,8 +473,7 @@ __global__ void __launch_bounds__(F::kThreads, 1)
   if (warp < F::kWarps) {
     take_tiles<F>(launch, shared, warp, main_recorder);
     main_recorder.end();
-  } else if (F::kThreads == F::kTileThreads + F::kCombineThreads ||
-             warp < F::kWarps + kAttentionCombineWarps) {
+  } else if (F::kThreads == F::kTileThreads + F::kCombineThreads || warp <= kQueryWarp<F>) {
     combine_recorder.begin(DevicePhase::kSetUp);
     combine_chunks<F>(launch, shared, combine_recorder);
   }
