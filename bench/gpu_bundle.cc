@@ -69,6 +69,14 @@ gapless::Result<void> check_surroundings(bool needs_gpu) {
   return {};
 }
 
+// A death test starts this program again, with options of its own alone.
+bool is_death_test(int argument_count, char** arguments) {
+  for (int i = 1; i < argument_count; ++i) {
+    if (std::string_view(arguments[i]).starts_with("--gtest_internal_run_death_test")) return true;
+  }
+  return false;
+}
+
 int run_tests(int argument_count, char** arguments) {
   testing::InitGoogleTest(&argument_count, arguments);  // prints its help, but leaves the option
   bool needs_gpu = true;
@@ -120,7 +128,11 @@ int main(int argc, char** argv) {
     std::fputs(kUsage, stdout);
     return 0;
   }
-  if (command == "test") return run_tests(argc - 1, argv + 1);
+  if (command == "test") {
+    argv[1] = argv[0];  // what a death test starts
+    return run_tests(argc - 1, argv + 1);
+  }
+  if (is_death_test(argc, argv)) return run_tests(argc, argv);
   if (names_benchmark(argc, argv)) return run_benchmark(argc - 2, argv + 2);
   return gapless::run_gapless(argc, argv);
 }

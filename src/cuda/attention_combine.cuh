@@ -343,6 +343,11 @@ __device__ inline void finish_row(const AttentionLaunch& launch, const Schedule&
                     {first, first + kAttentionRowChunks, kAttentionRowChunks, rows});
 }
 
+__device__ __forceinline__ void wait_for_partials(const AttentionLaunch& launch, uint32_t barrier,
+                                                  uint32_t parity) {
+  wait_for_phase(barrier, parity, launch.wait_limit, DeviceWait::kAttentionPartials);
+}
+
 // Into the stage, and waits for them: partials `begin` to `begin + count` of the range.
 template <typename F>
 __device__ __forceinline__ void copy_partials(const AttentionLaunch& launch,
@@ -358,8 +363,8 @@ __device__ __forceinline__ void copy_partials(const AttentionLaunch& launch,
     const float* source = partial_at(launch, range.rest + max(begin - 1, 0));
     if (rest > 0) start_copy(target + firsts * bytes, source, rest * bytes, stage.barriers + 8);
   }
-  if (firsts > 0) wait_for_phase(stage.barriers, stage.parities[0]);
-  if (rest > 0) wait_for_phase(stage.barriers + 8, stage.parities[1]);
+  if (firsts > 0) wait_for_partials(launch, stage.barriers, stage.parities[0]);
+  if (rest > 0) wait_for_partials(launch, stage.barriers + 8, stage.parities[1]);
   stage.parities[0] ^= firsts > 0 ? 1 : 0;
   stage.parities[1] ^= rest > 0 ? 1 : 0;
 }

@@ -23,6 +23,7 @@
 #include "cuda/kernel_start.cuh"
 #include "cuda/recorder.cuh"
 #include "cuda/tensor_ops.cuh"
+#include "cuda/waits.cuh"
 
 namespace gapless {
 namespace {
@@ -35,7 +36,8 @@ __device__ __forceinline__ void take_tile(const AttentionLaunch& launch, WarpSta
                                           const RingPlace& place, int valid_tokens,
                                           bool starts_next) {
   float scores[F::kQueryBlocks][4];
-  wait_for_phase(ring.keys_barrier(place.slot), place.parity);
+  wait_for_phase(ring.keys_barrier(place.slot), place.parity, launch.wait_limit,
+                 DeviceWait::kAttentionKeys);
   state.add_keys(scores, ring.keys(place.slot));
   __syncwarp();  // every lane has read the keys: the next ones may come
   if (starts_next) loader.start_keys();
@@ -43,7 +45,8 @@ __device__ __forceinline__ void take_tile(const AttentionLaunch& launch, WarpSta
   uint32_t probabilities[F::kQueryBlocks][2];
   state.softmax(scores, probabilities, launch.score_scale, valid_tokens);
 
-  wait_for_phase(ring.values_barrier(place.slot), place.parity);
+  wait_for_phase(ring.values_barrier(place.slot), place.parity, launch.wait_limit,
+                 DeviceWait::kAttentionValues);
   if (valid_tokens < kAttentionTileTokens) clear_rows<F>(ring.values(place.slot), valid_tokens);
   state.add_values(probabilities, ring.values(place.slot));
   __syncwarp();
@@ -235,7 +238,8 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
   bool is_new_pair = true;
   for (Walk walk(schedule); !walk.is_done(); walk.advance(launch, schedule)) {
     if (is_new_pair) {
-      wait_for_phase(shared.query_barriers + 8 * query_place.slot, query_place.parity);
+      wait_for_phase(shared.query_barriers + 8 * query_place.slot, query_place.parity,
+                     launch.wait_limit, DeviceWait::kAttentionQueries);
       state.load_queries(shared.queries_in(launch, query_place.slot), launch.group_heads);
       query_place.advance(launch.buffers.query_buffers);
     }
@@ -244,7 +248,8 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
     const int token_count = walk.cursor().token_count(launch);
     const int tile_lane = lane.number();
     if (F::kLevel == RecordLevel::kPhases && warp == 0 && recorded.number == 0 && token_count > 0) {
-      wait_for_phase(shared.ring.keys_barrier(place.slot), place.parity);
+      wait_for_phase(shared.ring.keys_barrier(place.slot), place.parity, launch.wait_limit,
+                     DeviceWait::kAttentionKeys);
     }
     if (recorded.next()) recorder.phase(DevicePhase::kWork, walk.cursor().chunk);
     const int step = F::kWarps * kAttentionTileTokens;
@@ -263,7 +268,8 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
         starts_more = false;
       }
     }
-    wait_for_phase(shared.free_barriers + 8 * state_place.slot, state_place.parity);
+    wait_for_phase(shared.free_barriers + 8 * state_place.slot, state_place.parity,
+                   launch.wait_limit, DeviceWait::kAttentionPlace);
     state.store(shared.states_in(launch, state_place.slot), tile_lane, launch.group_heads);
     arrive(shared.full_barriers + 8 * state_place.slot);
     state_place.advance(launch.buffers.state_buffers);
@@ -379,9 +385,11 @@ class FirstKeys {
     were_there_ = is_phase_done(shared.first_ring_barriers, 0);
     if (were_there_) recorder.had_data();
   }
-  __device__ void wait(const SharedMemory<F>& shared, CombineRecorder<F>& recorder) const {
+  __device__ void wait(const AttentionLaunch& launch, const SharedMemory<F>& shared,
+                       CombineRecorder<F>& recorder) const {
     if (!is_mine() || were_there_) return;
-    wait_for_either(shared.first_ring_barriers, shared.full_barriers);
+    wait_for_either(shared.first_ring_barriers, shared.full_barriers, launch.wait_limit,
+                    DeviceWait::kAttentionKeys);
     recorder.has_data();
   }
 
@@ -423,7 +431,8 @@ __device__ __forceinline__ void combine_chunks(const AttentionLaunch& launch,
       if (is_recorded) recorder.phase(DevicePhase::kWaitData, cursor.chunk);
       const uint32_t full_barrier = shared.full_barriers + 8 * state_place.slot;
       combiner.prepare(cursor, full_barrier, state_place.parity);
-      wait_for_phase(full_barrier, state_place.parity);
+      wait_for_phase(full_barrier, state_place.parity, launch.wait_limit,
+                     DeviceWait::kAttentionStates);
       if (is_recorded) recorder.phase(DevicePhase::kWork, cursor.chunk);
       if (ends_pair) {  // every warp is done with the queries of this pair
         start_queries<F>(launch, shared, pairs, query_buffer);
@@ -435,7 +444,7 @@ __device__ __forceinline__ void combine_chunks(const AttentionLaunch& launch,
     }
     combiner.finish(cursor, ends_pair, recorder, is_rehearsal);
     if (is_rehearsal) {
-      first_keys.wait(shared, recorder);
+      first_keys.wait(launch, shared, recorder);
     } else {
       walk.advance(launch, schedule);
     }

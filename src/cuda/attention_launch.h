@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "cuda/recorder_launch.h"
+#include "cuda/wait_limit.h"
 
 namespace gapless {
 
@@ -83,6 +84,7 @@ struct AttentionLaunch {
   std::byte* schedules = nullptr;
   bool has_schedules = false;
   RecorderLaunch recorder;  // read by recorded forms only
+  WaitLimit wait_limit;
 };
 
 // n / divisor is the upper half of n times this, for the divisors (multiples of 16 up to 4096) and

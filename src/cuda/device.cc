@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 
 #include "cuda/code_version.h"
+#include "cuda/wait_report.h"
 
 namespace gapless {
 namespace {
@@ -44,6 +45,10 @@ Result<void> check_cuda(int status, const char* what) {
   const cudaError_t error = static_cast<cudaError_t>(status);
   // The error is not kept for the next call, unless the context is lost with it.
   static_cast<void>(cudaGetLastError());
+  const std::string wait = expired_wait();
+  if (!wait.empty())
+    return fail(ErrorCode::kSystem, "{}: {}; the GPU can do nothing more for this process ({})",
+                what, wait, cudaGetErrorName(error));
   return fail(ErrorCode::kSystem, "{}: {} ({})", what, cudaGetErrorString(error),
               cudaGetErrorName(error));
 }
@@ -66,6 +71,7 @@ Result<CudaLimits> cuda_limits() {
   limits.pin_bytes_per_s = pin_bytes_per_s_of(device);
   limits.has_sm90_code = runs_sm90_code();
   GAPLESS_TRY(cap_shared_memory(limits, std::getenv(kSharedKibVariable)));
+  GAPLESS_TRY(prepare_wait_limit());
   return limits;
 }
 

@@ -31,7 +31,8 @@ struct CudaLimits {
 
 // Of the present device. An error says why there is none. With GAPLESS_CUDA_SHARED_KIB=99 in the
 // environment its blocks have no more shared memory than that, as on smaller devices: a way to try
-// what is done there, together with that of code_version.h.
+// what is done there, together with that of code_version.h. Waits of kernels have a limit and a
+// report from then on (wait_limit.h).
 Result<CudaLimits> cuda_limits();
 // What that variable does. Nothing is changed by null or an empty text.
 Result<void> cap_shared_memory(CudaLimits& limits, const char* kib_text);
@@ -43,7 +44,8 @@ struct CudaMemory {
 };
 Result<CudaMemory> cuda_memory();
 
-// Turns a cudaError_t into an error that says what was tried.
+// Turns a cudaError_t into an error that says what was tried, and which wait of a kernel had not
+// ended in time if that is why.
 Result<void> check_cuda(int status, const char* what);
 
 // Waits for everything that was started on the stream.

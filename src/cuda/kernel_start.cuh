@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 
 #include "cuda/code_version.h"
+#include "cuda/wait_limit.h"
 
 namespace gapless {
 
@@ -35,6 +36,14 @@ int allow_shared_bytes(void (*kernel)(Launch), int64_t bytes) {
                               static_cast<int>(bytes));
 }
 
+// What is started: the launch, with the limit of its waits if its kernel waits for anything.
+template <typename Launch>
+Launch with_wait_limit(const Launch& launch) {
+  Launch limited = launch;
+  if constexpr (requires { limited.wait_limit; }) limited.wait_limit = present_wait_limit();
+  return limited;
+}
+
 // As above. A kernel's code is loaded when it is first asked for anything, which is here: forms
 // that nobody starts are not on the device.
 template <typename Launch>
@@ -58,7 +67,7 @@ int start_kernel(void (*kernel)(Launch), const Launch& launch, const KernelStart
   config.stream = static_cast<cudaStream_t>(start.stream);
   config.attrs = attributes;
   config.numAttrs = count;
-  return cudaLaunchKernelEx(&config, kernel, launch);
+  return cudaLaunchKernelEx(&config, kernel, with_wait_limit(launch));
 }
 
 }  // namespace gapless

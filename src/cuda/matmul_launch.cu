@@ -24,6 +24,7 @@
 #include "cuda/matmul_stages.cuh"
 #include "cuda/matmul_sums.cuh"
 #include "cuda/tensor_ops.cuh"
+#include "cuda/waits.cuh"
 
 namespace gapless {
 namespace {
@@ -54,7 +55,8 @@ __device__ __forceinline__ void multiply_stages(const MatmulLaunch& launch, cons
     const int bricks = cursor.count(launch);
     const bool ends_piece = cursor.ends_piece(launch, bricks);
     if (ends_piece) sums.prepare_to_finish(launch, cursor.tile);
-    wait_for_phase(ring.full(place.slot), place.parity);
+    wait_for_phase(ring.full(place.slot), place.parity, launch.wait_limit,
+                   DeviceWait::kMatmulStage);
     if (begins_piece) recorder.phase(DevicePhase::kWork, cursor.tile);
     sums.add_stage(ring, place.slot, cursor.k_brick, bricks);
     arrive(ring.free(place.slot));
@@ -92,7 +94,8 @@ __global__ void __launch_bounds__(kThreads<kLevel>, kTokenTiles < 4 ? 2 : 1)
   };
   constexpr bool kIsObserved = kObserverWarps<kLevel> != 0;
   if (kIsObserved && warp == kObserverWarp) {
-    return observe_block(launch.recorder, ring.full(0), ring.over(), kMatmulWarps, meet);
+    return observe_block(launch.recorder, launch.wait_limit, ring.full(0), ring.over(),
+                         kMatmulWarps, meet);
   }
   if (threadIdx.x == 0) ring.initialise(kStageArrivals<kTokenTiles>);
   meet();

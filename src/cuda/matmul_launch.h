@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "cuda/recorder_launch.h"
+#include "cuda/wait_limit.h"
 
 namespace gapless {
 
@@ -71,6 +72,7 @@ struct MatmulLaunch {
   bool output_is_f32 = false;
   bool residual_is_f32 = false;
   RecorderLaunch recorder;
+  WaitLimit wait_limit;
 };
 
 // Which kernel.

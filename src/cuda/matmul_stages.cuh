@@ -12,6 +12,7 @@
 #include "cuda/matmul_launch.h"
 #include "cuda/recorder.cuh"
 #include "cuda/tensor_ops.cuh"
+#include "cuda/waits.cuh"
 
 namespace gapless::device {
 
@@ -299,7 +300,7 @@ __device__ __forceinline__ void copy_weights(const MatmulLaunch& launch, const S
       if (launch.cuts_tiles) publish_epoch(launch, ring);
     }
     if (is_done) break;
-    wait_for_phase(ring.free(place.slot), place.parity);
+    wait_for_phase(ring.free(place.slot), place.parity, launch.wait_limit, DeviceWait::kMatmulSlot);
     start_weights<kTileRows>(launch, ring, cursor, place.slot);
     cursor.advance(launch, cursor.count(launch));
     place.advance(ring.slots);
@@ -316,7 +317,7 @@ __device__ __forceinline__ void copy_all_tokens(const MatmulLaunch& launch, cons
   if (threadIdx.x % kWarpLanes == 0) arrive(ring.begun());
 #pragma unroll 1
   for (RingSlot place = kFreeSlot; !cursor.is_done(); place.advance(ring.slots)) {
-    wait_for_phase(ring.free(place.slot), place.parity);
+    wait_for_phase(ring.free(place.slot), place.parity, launch.wait_limit, DeviceWait::kMatmulSlot);
     tokens.start(launch, ring, cursor, place.slot);
     cursor.advance(launch, cursor.count(launch));
   }

@@ -22,6 +22,7 @@
 
 #include "cuda/matmul_stages.cuh"
 #include "cuda/tensor_ops.cuh"
+#include "cuda/waits.cuh"
 
 namespace gapless::device {
 
@@ -211,7 +212,7 @@ class WarpSums {
     if (turn_ != 0) return;
     if (first_block_ != last_block_) {
       recorder.phase(DevicePhase::kWaitBlock, tile);
-      wait_for_phase(ring.epoch_barrier(), 0);
+      wait_for_phase(ring.epoch_barrier(), 0, launch.wait_limit, DeviceWait::kMatmulEpoch);
       const uint32_t epoch = load_shared(ring.epoch());
       if (block_index(launch) != first_block_) {
         recorder.phase(DevicePhase::kStore, tile);
@@ -245,7 +246,6 @@ class WarpSums {
   // before the sums are complete where there are registers for it.
   static constexpr bool kReadsResidualsAhead = kTokenTiles < 4;
   static constexpr bool kHasRoomForScales = kTokenTiles < 8;
-  static constexpr int kMaxTries = 1 << 22;  // a second or more
 
   __device__ int first_token(int tile) const { return tile * kMatmulTokenTile + lane_ % 4 * 2; }
 
@@ -305,9 +305,8 @@ class WarpSums {
   __device__ __forceinline__ void add_pieces(const MatmulLaunch& launch, int block, int part,
                                              uint32_t epoch) {
     MarkedSums pieces[kPieceBatch][kPartVectors];
-    bool are_there = false;
-    for (int tries = 0; !are_there; ++tries) {
-      if (tries == kMaxTries) __trap();
+    Patience patience;
+    for (bool are_there = false; !are_there;) {
       are_there = true;
 #pragma unroll
       for (int p = 0; p < kPieceBatch; ++p) {
@@ -322,6 +321,7 @@ class WarpSums {
 #pragma unroll
         for (int i = 0; i < kPartVectors; ++i) are_there &= is_of(pieces[p][i], epoch);
       }
+      if (!are_there) patience.spend(launch.wait_limit, DeviceWait::kMatmulSums);
     }
 #pragma unroll
     for (int p = 0; p < kPieceBatch; ++p) {

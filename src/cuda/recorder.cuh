@@ -39,6 +39,7 @@
 
 #include "cuda/recorder_launch.h"
 #include "cuda/tensor_ops.cuh"
+#include "cuda/waits.cuh"
 
 namespace gapless::device {
 
@@ -349,8 +350,9 @@ inline constexpr int kObserverWarps = kLevel == RecordLevel::kTasks ? 1 : 0;
 // first phase of `first_data` ends with the block's first data. `meet` waits for the other warps,
 // behind which barriers may be used.
 template <typename Meet>
-__device__ __forceinline__ void observe_block(const RecorderLaunch& launch, uint32_t first_data,
-                                              uint32_t over, int arrivals, const Meet& meet) {
+__device__ __forceinline__ void observe_block(const RecorderLaunch& launch, const WaitLimit& limit,
+                                              uint32_t first_data, uint32_t over, int arrivals,
+                                              const Meet& meet) {
   const bool is_recording_lane = threadIdx.x % kWarpLanes == 0;
   BlockRecorder<false> block(launch, is_recording_lane);
   block.begin();
@@ -361,9 +363,9 @@ __device__ __forceinline__ void observe_block(const RecorderLaunch& launch, uint
   wait_for_launch_before();
   const uint32_t waited = read_odd_clock();
   const bool had_data = is_phase_done(first_data, 0);
-  if (!had_data) wait_for_either(first_data, over);
+  if (!had_data) wait_for_either(first_data, over, limit, DeviceWait::kRecordedBlock);
   const uint32_t data = had_data ? waited : read_odd_clock();
-  wait_for_phase(over, 0);
+  wait_for_phase(over, 0, limit, DeviceWait::kRecordedBlock);
   block.end(waited, data);
 }
 

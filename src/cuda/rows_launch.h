@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "cuda/recorder_launch.h"
+#include "cuda/wait_limit.h"
 
 namespace gapless {
 
@@ -58,6 +59,7 @@ struct RowsLaunch {
   bool is_aligned = false;  // x and gamma can be taken in vectors of 4, and k is a multiple of it
   bool lets_next_start = false;  // before this launch has waited
   RecorderLaunch recorder;
+  WaitLimit wait_limit;
 };
 struct RowsForm {
   int parts = 1;    // blocks of a row: 1, 4 or 8

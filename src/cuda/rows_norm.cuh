@@ -204,7 +204,7 @@ __device__ __forceinline__ void norm_row(const RowsLaunch& launch, Totals& total
     return;
   }
   totals.share(true, false);
-  x.multiply(inverse_root_of_mean(totals.sum(), launch.k, launch.eps));
+  x.multiply(inverse_root_of_mean(totals.sum(launch.wait_limit), launch.k, launch.eps));
   gamma.multiply(launch, x);
   // A factor of infinity or NaN made a NaN of the zeros there.
   launch.is_aligned ? x.clear_vectors_behind(launch.k) : x.clear_elements_behind(launch.k);
@@ -227,7 +227,8 @@ __device__ __forceinline__ void store_factor(const RowsLaunch& launch, const Tot
                                              float scale) {
   float factor = scale;
   if (kHasNorm && launch.is_deferred) {
-    factor = __fmul_rn(scale, inverse_root_of_mean(totals.sum(), launch.k, launch.eps));
+    factor =
+        __fmul_rn(scale, inverse_root_of_mean(totals.sum(launch.wait_limit), launch.k, launch.eps));
   }
   const bool is_wanted = kIsS8 || (kHasNorm && launch.is_deferred);
   if (is_wanted && Row::part() == 0 && threadIdx.x == 0) launch.factors[Row::row()] = factor;
@@ -266,7 +267,7 @@ __device__ __forceinline__ void run_rows(const RowsLaunch& launch) {
       totals.put_largest(x.largest_magnitude());
       totals.share(false, true);
     }
-    scale = quantise_row(launch, target, totals.largest_magnitude(), x);
+    scale = quantise_row(launch, target, totals.largest_magnitude(launch.wait_limit), x);
   } else {
     store_row(launch, x, Bf16Store{target});
   }

@@ -17,6 +17,7 @@
 
 #include "cuda/rows_launch.h"
 #include "cuda/rows_vector.cuh"
+#include "cuda/waits.cuh"
 
 namespace gapless::device {
 
@@ -50,10 +51,10 @@ struct WholeTotals {
   __device__ __forceinline__ void share(bool /*has_sum*/, bool /*has_largest*/) {
     __syncthreads();  // all warps have put theirs
   }
-  __device__ __forceinline__ float sum() const {
+  __device__ __forceinline__ float sum(const WaitLimit& /*limit*/) const {
     return sum_of_lanes<kRowsWarps>(sums[threadIdx.x % kRowsWarps]);
   }
-  __device__ __forceinline__ uint32_t largest_magnitude() const {
+  __device__ __forceinline__ uint32_t largest_magnitude(const WaitLimit& /*limit*/) const {
     return __reduce_max_sync(~0u, largest[threadIdx.x % kRowsWarps]);
   }
 };
@@ -107,7 +108,9 @@ struct PartExchange {
                  : "memory");
   }
   // All blocks have sent theirs.
-  __device__ __forceinline__ void wait() const { wait_for_phase(shared_address(&barrier), 0); }
+  __device__ __forceinline__ void wait(const WaitLimit& limit) const {
+    wait_for_phase(shared_address(&barrier), 0, limit, DeviceWait::kRowParts);
+  }
 };
 
 // As WholeTotals; blocks have kPartMaxThreads or fewer.
@@ -159,16 +162,16 @@ struct PartTotals {
       part_sums.send(__float_as_uint(sum));
     }
   }
-  __device__ __forceinline__ float sum() const {
-    part_sums.wait();
+  __device__ __forceinline__ float sum(const WaitLimit& limit) const {
+    part_sums.wait(limit);
     const float4* fours = reinterpret_cast<const float4*>(part_sums.values);
     float sum = sum_of_four(fours[0]);
 #pragma unroll
     for (int i = 1; i < kParts / 4; ++i) sum = __fadd_rn(sum, sum_of_four(fours[i]));
     return sum;
   }
-  __device__ __forceinline__ uint32_t largest_magnitude() const {
-    part_largest.wait();
+  __device__ __forceinline__ uint32_t largest_magnitude(const WaitLimit& limit) const {
+    part_largest.wait(limit);
     const uint4* fours = reinterpret_cast<const uint4*>(part_largest.values);
     uint32_t bits = 0;
 #pragma unroll

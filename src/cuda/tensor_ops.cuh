@@ -2,7 +2,7 @@
 //
 // The few instructions that C++ has no word for: matrix loads and products, copies into shared
 // memory that end on a barrier, the wait for the launch before. One function each, for sm_80 and
-// newer; where sm_90 has a better instruction, it is taken.
+// newer; where sm_90 has a better instruction, it is taken. Waits for barriers are in waits.cuh.
 //
 // Fragments are those of mma.m16n8k16: g = lane / 4 and t = lane % 4; a lane of the 16 x 8 result
 // has columns 2t, 2t + 1 of rows g and g + 8.
@@ -209,50 +209,6 @@ __device__ __forceinline__ void prefetch_into_l2(const void* source, int bytes) 
 // The line that holds the address.
 __device__ __forceinline__ void bring_line_into_l2(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address) : "memory");
-}
-
-// Whether a phase of the barrier has ended.
-__device__ __forceinline__ bool is_phase_done(uint32_t barrier, uint32_t parity) {
-  uint32_t is_done;
-  asm volatile(
-      "{\n .reg .pred p;\n mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
-      " selp.u32 %0, 1, 0, p;\n}"
-      : "=r"(is_done)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return is_done != 0;
-}
-
-// Waits for a phase of the barrier. A copy that does not end is a bug or broken memory: the kernel
-// stops with an error after a second or more instead of waiting for ever.
-__device__ __forceinline__ void wait_for_phase(uint32_t barrier, uint32_t parity) {
-  constexpr int kMaxTries = 1 << 26;
-#pragma unroll 1  // each copy of the loop would be 32 of them
-  for (int tries = 0; tries < kMaxTries; ++tries) {
-#if __CUDA_ARCH__ >= 900
-    uint32_t is_done;
-    asm volatile(
-        "{\n .reg .pred p;\n mbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n"
-        " selp.u32 %0, 1, 0, p;\n}"
-        : "=r"(is_done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-#else
-    const bool is_done = is_phase_done(barrier, parity);
-#endif
-    if (is_done) return;
-  }
-  __trap();
-}
-
-// Waits for the first phase of one of two barriers; like wait_for_phase(), not for ever.
-__device__ __forceinline__ void wait_for_either(uint32_t barrier, uint32_t other) {
-  constexpr int kMaxTries = 1 << 27;
-#pragma unroll 1
-  for (int tries = 0; tries < kMaxTries; ++tries) {
-    if (is_phase_done(barrier, 0) || is_phase_done(other, 0)) return;
-  }
-  __trap();
 }
 
 // What is known when a wait begins is best computed before it, but compilers do it behind, next to

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Goal: a wait that does not end becomes an error that names it, in the time that it was given.
+// Method: the kernel stops and the process loses the GPU, so each case runs in a process of its own
+// (a death test that starts this program again), whose waits may take a second. What it prints is
+// the error of the wait for the stream and that of the call after it.
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+#include "cuda/gpu_test_support.h"
+#include "cuda/matmul_test_support.h"
+#include "cuda/wait_test_kernel.h"
+
+namespace gapless {
+namespace {
+
+constexpr int kFailedAsItShould = 3;
+
+class CudaExpiredWait : public GpuTest {
+ protected:
+  void SetUp() override {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    setenv("GAPLESS_CUDA_WAIT_S", "1", 1);  // of the process that the test starts
+    GpuTest::SetUp();
+  }
+  void TearDown() override { unsetenv("GAPLESS_CUDA_WAIT_S"); }
+};
+
+[[noreturn]] void end_with_errors() {
+  const Result<void> done = synchronize(nullptr);
+  const Result<DeviceBuffer> after = DeviceBuffer::allocate(256, "a buffer");
+  if (!done) std::fprintf(stderr, "%s\n", done.error().message.c_str());
+  if (!after) std::fprintf(stderr, "%s\n", after.error().message.c_str());
+  std::_Exit(!done && !after ? kFailedAsItShould : 0);
+}
+
+[[noreturn]] void wait_in_vain(TestWait wait) {
+  const WaitTestLaunch launch = {.wait = wait, .blocks = 5, .waiting_warp = 2};
+  const Result<void> started = check_cuda(wait_test_launch_kernel(launch, nullptr), "a test");
+  if (!started) std::_Exit(1);
+  end_with_errors();
+}
+
+// As if blocks of another launch had been counted among those of this one: some take its number
+// for that of the next.
+[[noreturn]] void multiply_with_a_wrong_count() {
+  Result<CudaMatmulRun> run = CudaMatmulRun::make(case_of(DType::kBf16, 5120, 2048, false, 16));
+  if (!run) std::_Exit(1);
+  const CudaMatmulArgs args = run->args();
+  const uint64_t counted = static_cast<uint64_t>(run->matmul().config(16).blocks) / 2;
+  if (!copy_to_device(args.workspace, &counted, sizeof(counted), nullptr)) std::_Exit(1);
+  if (!run->matmul().launch(args, nullptr)) std::_Exit(1);
+  end_with_errors();
+}
+
+constexpr const char* kTwice =
+    "waiting for the GPU: block 4 of a test waited more than 1 s for nobody .warp 2.; the GPU can "
+    "do nothing more for this process .cudaError[A-Za-z]*.\n"
+    "a buffer: block 4 of a test waited";
+
+TEST_F(CudaExpiredWait, OfABarrierIsAnErrorThatNamesIt) {
+  EXPECT_EXIT(wait_in_vain(TestWait::kPhase), testing::ExitedWithCode(kFailedAsItShould), kTwice);
+}
+
+TEST_F(CudaExpiredWait, OfOneOfTwoBarriersIsAnErrorThatNamesIt) {
+  EXPECT_EXIT(wait_in_vain(TestWait::kEither), testing::ExitedWithCode(kFailedAsItShould), kTwice);
+}
+
+TEST_F(CudaExpiredWait, OfAMatmulForAnotherBlockIsAnErrorThatNamesIt) {
+  EXPECT_EXIT(multiply_with_a_wrong_count(), testing::ExitedWithCode(kFailedAsItShould),
+              "waiting for the GPU: block [0-9]+ of a matmul waited more than 1 s for sums of "
+              "another block .warp [0-9]+.; the GPU can do nothing more for this process");
+}
+
+}  // namespace
+}  // namespace gapless
