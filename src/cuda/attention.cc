@@ -26,8 +26,10 @@ constexpr int64_t kFrontBytes = 64 << 10;
 // About as much as can be read at best (87 to 95 % on H200s): the less time there is, the more
 // warps hurry, and memory becomes slower when all do.
 constexpr double kDueShare = 0.94;
-constexpr int kLeastStaged = 2;
-constexpr int kLeastQueryBuffers = 2;
+// With fewer there would be less to do beside each other. One of each is enough where nothing else
+// can be smaller.
+constexpr int kGoodStaged = 2;
+constexpr int kGoodQueryBuffers = 2;
 // What a pair takes, however short it is, as tiles.
 constexpr int kPairTiles = 1;
 constexpr float kLog2E = 1.44269504088896340736f;
@@ -102,14 +104,18 @@ bool fit_shared_memory(CudaAttentionConfig& config, const CudaAttentionShape& sh
     if (config.shared_bytes <= most_bytes) return true;
     if (buffers.state_buffers > 2) {
       --buffers.state_buffers;
-    } else if (buffers.staged > kLeastStaged) {
+    } else if (buffers.staged > kGoodStaged) {
       --buffers.staged;
-    } else if (buffers.query_buffers > kLeastQueryBuffers) {
+    } else if (buffers.query_buffers > kGoodQueryBuffers) {
       --buffers.query_buffers;
     } else if (buffers.ring_slots > 1) {
       --buffers.ring_slots;
     } else if (buffers.state_buffers > 1) {
       --buffers.state_buffers;
+    } else if (buffers.staged > 1) {
+      --buffers.staged;
+    } else if (buffers.query_buffers > 1) {
+      --buffers.query_buffers;
     } else {
       return false;
     }

@@ -26,6 +26,7 @@
 #include "cuda/attention_schedule.cuh"
 #include "cuda/attention_tiles.cuh"
 #include "cuda/tensor_ops.cuh"
+#include "cuda/waits.cuh"
 
 namespace gapless::device {
 

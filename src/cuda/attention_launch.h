@@ -39,8 +39,8 @@ inline constexpr uint32_t kAttentionNoWorkspace = 4;  // more partials than plan
 struct AttentionBuffers {
   int ring_slots = 0;     // tiles that a warp has in flight
   int state_buffers = 0;  // at most kAttentionMaxStateBuffers
-  int query_buffers = 0;  // 2 to kAttentionMaxQueryBuffers
-  int staged = 0;         // partials of other blocks, 2 to kAttentionMaxStaged
+  int query_buffers = 0;  // at most kAttentionMaxQueryBuffers
+  int staged = 0;         // partials of other blocks, at most kAttentionMaxStaged
 };
 
 struct AttentionBlockDivider {
@@ -84,7 +84,7 @@ struct AttentionLaunch {
   std::byte* schedules = nullptr;
   bool has_schedules = false;
   RecorderLaunch recorder;  // read by recorded forms only
-  WaitLimit wait_limit;
+  WaitLimit wait_limit = {};
 };
 
 // n / divisor is the upper half of n times this, for the divisors (multiples of 16 up to 4096) and

@@ -72,7 +72,7 @@ struct MatmulLaunch {
   bool output_is_f32 = false;
   bool residual_is_f32 = false;
   RecorderLaunch recorder;
-  WaitLimit wait_limit;
+  WaitLimit wait_limit = {};
 };
 
 // Which kernel.

@@ -59,7 +59,7 @@ struct RowsLaunch {
   bool is_aligned = false;  // x and gamma can be taken in vectors of 4, and k is a multiple of it
   bool lets_next_start = false;  // before this launch has waited
   RecorderLaunch recorder;
-  WaitLimit wait_limit;
+  WaitLimit wait_limit = {};
 };
 struct RowsForm {
   int parts = 1;    // blocks of a row: 1, 4 or 8

@@ -17,7 +17,7 @@ struct WaitTestLaunch {
   TestWait wait = TestWait::kPhase;
   int blocks = 1;
   int waiting_warp = 0;  // of the last block
-  WaitLimit wait_limit;
+  WaitLimit wait_limit = {};
 };
 
 // Returns a cudaError_t; 0 is success. `stream` is a cudaStream_t.
