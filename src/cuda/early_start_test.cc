@@ -18,6 +18,8 @@
 #include "cuda/gpu_test_support.h"
 #include "cuda/late_copy_test_support.h"
 #include "cuda/matmul_test_support.h"
+#include "cuda/rows.h"
+#include "kernels/norm.h"
 
 namespace gapless {
 namespace {
@@ -168,6 +170,93 @@ TEST_F(CudaEarlyStartOnDevice, ATokenThatIsNotThereShowsInEveryPair) {
       }
     }
   }
+}
+
+// ---- The attention behind heads that let it start before they have waited.
+
+// Norm, rope and cache write of the newest tokens, for the attention of the batch.
+struct HeadsBefore {
+  DeviceBuffer qkv;    // [rows][stride] of f32
+  DeviceBuffer gamma;  // of q and k
+  DeviceBuffer rope;
+  CudaHeadsArgs args;
+
+  static Result<HeadsBefore> make(const CudaBatchOptions& options,
+                                  const CudaAttentionBatch& batch) {
+    const KvShape& kv = options.shape.kv;
+    const CudaAttentionArgs attention = batch.args();
+    const int64_t stride = int64_t{options.shape.q_heads + 2 * kv.kv_heads} * kv.head_dim;
+    const RopeTable table(10000.0, kv.head_dim, attention.page_table_stride * kv.page_tokens);
+    const int64_t angles = table.position_count() * kv.head_dim;
+    MatmulRandom random(5);
+    std::vector<float> values(static_cast<size_t>(attention.batch * stride));
+    for (float& value : values) value = random.between(-2.0f, 2.0f);
+    const std::vector<float> ones(static_cast<size_t>(kv.head_dim), 1.0f);
+    HeadsBefore heads;
+    GAPLESS_TRY(heads.upload(heads.qkv, values.data(), static_cast<int64_t>(values.size())));
+    GAPLESS_TRY(heads.upload(heads.gamma, ones.data(), kv.head_dim));
+    GAPLESS_TRY(heads.upload(heads.rope, table.cos(0), angles));
+    const float* gamma = reinterpret_cast<const float*>(heads.gamma.data());
+    heads.args = {.qkv = reinterpret_cast<const float*>(heads.qkv.data()),
+                  .qkv_stride = stride,
+                  .rows = attention.batch,
+                  .q_heads = options.shape.q_heads,
+                  .kv = kv,
+                  .q_gamma = gamma,
+                  .k_gamma = gamma,
+                  .eps = 1e-6f,
+                  .rope = reinterpret_cast<const float*>(heads.rope.data()),
+                  .lengths = attention.lengths,
+                  .page_table = attention.page_table,
+                  .page_table_stride = attention.page_table_stride,
+                  .pages = const_cast<void*>(attention.pages),
+                  .page_count = attention.page_count,
+                  .q = const_cast<void*>(attention.q)};
+    return heads;
+  }
+
+ private:
+  static Result<void> upload(DeviceBuffer& buffer, const float* values, int64_t count) {
+    const int64_t bytes = count * int64_t{sizeof(float)};
+    buffer = GAPLESS_TRY(DeviceBuffer::allocate(bytes, "a test"));
+    return buffer.copy_from_host(values, bytes);
+  }
+};
+
+void expect_attention_behind_heads_waits(const CudaBatchOptions& options) {
+  const std::string what = attention_test::name_of(options) + " behind heads";
+  Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
+  ASSERT_TRUE(batch) << what << ": " << batch.error().message;
+  const Result<HeadsBefore> heads = HeadsBefore::make(options, *batch);
+  ASSERT_TRUE(heads) << what << ": " << heads.error().message;
+  ASSERT_TRUE(launch_heads(heads->args, {}));
+  const Result<Bytes> expected = batch->run();
+  ASSERT_TRUE(expected) << what << ": " << expected.error().message;
+  const Result<LateInputs> inputs =
+      LateInputs::make({{heads->qkv.data(), heads->qkv.bytes()}}, batch->output(), batch->newest());
+  ASSERT_TRUE(inputs) << what << ": " << inputs.error().message;
+  const RunLate run = [&](const LateRun& late) -> Result<Bytes> {
+    GAPLESS_TRY(batch->forget_results());
+    CudaAttentionArgs args = batch->args();
+    args.starts_early = true;
+    args.recorder = late.recorder;
+    const LateInputs::Start start = [&](CudaStream stream) -> Result<void> {
+      GAPLESS_TRY(launch_heads(heads->args,
+                               {.stream = stream, .starts_early = true, .lets_next_start = true}));
+      return batch->attention().launch(args, stream);
+    };
+    return inputs->run(late.delay_ns, start);
+  };
+  expect_bits(run, *expected, what);
+  expect_overlap(run, *inputs, batch->attention().blocks(batch->args()), *expected, what);
+}
+
+TEST_F(CudaEarlyStartOnDevice, TheAttentionWaitsForHeadsThatLetItStartBeforeTheyHaveWaited) {
+  for (const int head_dim : {64, 128, 256}) {
+    expect_attention_behind_heads_waits(long_options(DType::kBf16, head_dim, 512));
+    if (HasFatalFailure()) return;
+  }
+  expect_attention_behind_heads_waits(long_options(DType::kF16, 128, 512));
 }
 
 // ---- The matmul.

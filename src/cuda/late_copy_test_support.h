@@ -29,8 +29,10 @@ class LateInputs {
  public:
   using Start = std::function<Result<void>(CudaStream)>;
 
-  // What the inputs hold now is right; `output` is what the launch writes.
-  static Result<LateInputs> make(const std::vector<DeviceSpan>& inputs, const DeviceSpan& output) {
+  // What the inputs hold now is right; `output` is what the launch writes. `between` is what
+  // launches in between write: NaN before a run, and then theirs.
+  static Result<LateInputs> make(const std::vector<DeviceSpan>& inputs, const DeviceSpan& output,
+                                 const std::vector<DeviceSpan>& between = {}) {
     LateInputs late(output);
     int64_t bytes = 0;
     for (const DeviceSpan& input : inputs) bytes += input.bytes;
@@ -45,6 +47,8 @@ class LateInputs {
       to_write.push_back({.target = input.data, .source = kept, .bytes = input.bytes});
       kept += input.bytes;
     }
+    for (const DeviceSpan& span : between)
+      to_forget.push_back({.target = span.data, .source = nullptr, .bytes = span.bytes});
     to_forget.push_back({.target = output.data, .source = nullptr, .bytes = output.bytes});
     GAPLESS_TRY(late.to_forget_.upload(to_forget));
     GAPLESS_TRY(late.to_write_.upload(to_write));

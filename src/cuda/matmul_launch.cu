@@ -88,10 +88,7 @@ __global__ void __launch_bounds__(kThreads<kLevel>, kTokenTiles < 4 ? 2 : 1)
                                                           threadIdx.x == kWarpLanes);
   recorder.begin(DevicePhase::kSetUp);
   const StageRing ring(memory, launch, kBrickBytes<kTileRows>);
-  const auto meet = [] {
-    __syncthreads();  // barriers are ready
-    let_next_launch_start();
-  };
+  const auto meet = [] { __syncthreads(); };  // barriers are ready
   constexpr bool kIsObserved = kObserverWarps<kLevel> != 0;
   if (kIsObserved && warp == kObserverWarp) {
     return observe_block(launch.recorder, launch.wait_limit, ring.full(0), ring.over(),

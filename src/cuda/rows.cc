@@ -214,6 +214,7 @@ Result<void> launch_head_steps(const CudaHeadsArgs& args, HeadSteps steps,
       .head_count = heads_of(args, steps),
       .row_blocks = heads_row_blocks(args, steps),
       .eps = args.eps,
+      .lets_next_start = launch.lets_next_start,
       .recorder = launch.recorder};
   const HeadsForm form = {.dtype = args.kv.dtype, .head_dim = args.kv.head_dim, .steps = steps};
   return check_cuda(

@@ -233,6 +233,7 @@ __global__ void __launch_bounds__(kHeadsWarps* kWarpLanes)
     heads_kernel(const __grid_constant__ HeadsLaunch launch) {
   RoleRecorder<kLevel, DeviceRole::kMain> recorder(launch.recorder, threadIdx.x == 0);
   recorder.begin(DevicePhase::kSetUp);
+  if (launch.lets_next_start) let_next_launch_start();
   const WarpHead place(launch);
   const bool is_there = place.head < launch.head_count;
   HeadNeeds<kHeadDim> needs;

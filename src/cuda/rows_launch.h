@@ -91,6 +91,7 @@ struct HeadsLaunch {
   int head_count = 0;  // that have a warp: q and k heads, and the v heads but for kNorm
   int row_blocks = 0;
   float eps = 0.0f;
+  bool lets_next_start = false;  // before this launch has waited
   RecorderLaunch recorder;
 };
 struct HeadsForm {

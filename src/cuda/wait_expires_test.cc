@@ -44,13 +44,16 @@ class CudaExpiredWait : public GpuTest {
   end_with_errors();
 }
 
-// As if blocks of another launch had been counted among those of this one: some take its number
-// for that of the next.
-[[noreturn]] void multiply_with_a_wrong_count() {
-  Result<CudaMatmulRun> run = CudaMatmulRun::make(case_of(DType::kBf16, 5120, 2048, false, 16));
+// As if a block of another launch had been counted among those of this one. The last block takes
+// itself for one of the next launch, then: it begins when another has ended, since there is one
+// more than there are SMs, and waits for sums of the others that have the number of that launch.
+[[noreturn]] void multiply_with_a_wrong_count(int sm_count) {
+  CudaMatmulCase c = case_of(DType::kBf16, 5120, 2048, false, 16);
+  c.tuning = {.blocks = sm_count + 1, .takes_sm = true};
+  Result<CudaMatmulRun> run = CudaMatmulRun::make(c);
   if (!run) std::_Exit(1);
   const CudaMatmulArgs args = run->args();
-  const uint64_t counted = static_cast<uint64_t>(run->matmul().config(16).blocks) / 2;
+  const uint64_t counted = 1;
   if (!copy_to_device(args.workspace, &counted, sizeof(counted), nullptr)) std::_Exit(1);
   if (!run->matmul().launch(args, nullptr)) std::_Exit(1);
   end_with_errors();
@@ -70,7 +73,8 @@ TEST_F(CudaExpiredWait, OfOneOfTwoBarriersIsAnErrorThatNamesIt) {
 }
 
 TEST_F(CudaExpiredWait, OfAMatmulForAnotherBlockIsAnErrorThatNamesIt) {
-  EXPECT_EXIT(multiply_with_a_wrong_count(), testing::ExitedWithCode(kFailedAsItShould),
+  EXPECT_EXIT(multiply_with_a_wrong_count(limits_.sm_count),
+              testing::ExitedWithCode(kFailedAsItShould),
               "waiting for the GPU: block [0-9]+ of a matmul waited more than 1 s for sums of "
               "another block .warp [0-9]+.; the GPU can do nothing more for this process");
 }

@@ -54,12 +54,20 @@ class CudaNodeList {
   bool is_s8() const { return weights_.dtype == DType::kS8; }
   int64_t heads_elements() const { return int64_t{config_.q_heads} * config_.head_dim; }
 
+  // Rows are made for a matmul, which reads nothing but weights ahead of its wait, and heads for
+  // the attention, which reads older tokens, where all that a step adds are the newest ones.
+  template <typename Args>
+  bool lets_next_start() const {
+    if (!model_.options_.starts_early) return false;
+    if (std::is_same_v<Args, CudaHeadsArgs>) return !form_.is_prefill;
+    return std::is_same_v<Args, CudaRowsArgs>;
+  }
+
   template <typename Args>
   void add(std::string name, int blocks, int64_t bytes, int64_t flops, const Args& args,
            Result<void> (*launch_op)(const Args&, const CudaRowsLaunch&)) {
     const bool is_early = starts_early();
-    // Rows are made for a matmul, which reads nothing but weights ahead of its wait.
-    const bool lets_next_start = model_.options_.starts_early && std::is_same_v<Args, CudaRowsArgs>;
+    const bool lets_next_start = this->lets_next_start<Args>();
     nodes_.push_back({.name = std::move(name),
                       .layer = layer_,
                       .blocks = blocks,

