@@ -149,9 +149,10 @@ def cases(has_all):
     if has_all:
         for batch in (1, 4, 16, 64):
             for tokens in (512, 1024, 2048, 4096, 8192, 16384, 32768):
-                if batch * tokens <= 1 << 20:
-                    for backend in DENSE:
-                        yield "dense", torch.bfloat16, batch, tokens, backend
+                for backend in DENSE:
+                    yield "dense", torch.bfloat16, batch, tokens, backend
+        for batch in (4, 64):
+            yield "paged", torch.bfloat16, ragged(3, batch), "ragged 1..4096 (3)"
 
 
 def main():

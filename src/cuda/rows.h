@@ -36,8 +36,8 @@ struct CudaRowsLaunch {
   // before it reads or writes anything but constants (gamma, rope, embedding; of heads lengths and
   // page table too). Whoever comes next may start when this launch has waited, not before.
   bool starts_early = false;
-  // Of launch_rows and heads: what comes next may start as soon as this launch has. Ahead of its own
-  // wait it reads nothing that this launch writes or waits for: a matmul reads weights, the
+  // Of launch_rows and heads: what comes next may start as soon as this launch has. Ahead of its
+  // own wait it reads nothing that this launch writes or waits for: a matmul reads weights, the
   // attention keys and values of older tokens, and who takes what (both of launches that had ended
   // when the launch before this one had waited).
   bool lets_next_start = false;
