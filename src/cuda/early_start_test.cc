@@ -298,6 +298,50 @@ TEST_F(CudaEarlyStartOnDevice, TheMatmulWaitsForTokensScalesAndResiduals) {
   }
 }
 
+// Whether a launch behind the matmul began before the matmul's inputs were written.
+Result<bool> next_begins_before_inputs(CudaMatmulRun& matmul, const LateInputs& inputs,
+                                       CudaMatmulRun& next, int next_blocks, bool holds_next) {
+  AttentionRecords records = GAPLESS_TRY(AttentionRecords::make(next_blocks));
+  CudaMatmulArgs args = matmul.args();
+  args.starts_early = true;
+  args.holds_next = holds_next;
+  CudaMatmulArgs next_args = next.args();
+  next_args.starts_early = true;
+  next_args.recorder = records.launch();
+  GAPLESS_TRY(inputs.run(kLongDelayNs, [&](CudaStream stream) -> Result<void> {
+    GAPLESS_TRY(matmul.matmul().launch(args, stream));
+    return next.matmul().launch(next_args, stream);
+  }));
+  return began_before(records, next_blocks, GAPLESS_TRY(inputs.written_ns()));
+}
+
+// Goal: what comes behind a matmul that holds it begins when the matmul has waited, which is what
+// lets the attention read what older launches wrote. Method: the matmul waits for late inputs; the
+// launch behind it begins before they are written where it is not held, and never where it is.
+TEST_F(CudaEarlyStartOnDevice, AMatmulHoldsTheNextLaunchUntilItHasWaited) {
+  if (!runs_sm90_code()) return;  // which knows no early launches
+  const CudaMatmulCase c = case_of(DType::kS8, 1040, 5120, false, 16);
+  Result<CudaMatmulRun> matmul = CudaMatmulRun::make(c);
+  Result<CudaMatmulRun> next = CudaMatmulRun::make(c);
+  ASSERT_TRUE(matmul) << matmul.error().message;
+  ASSERT_TRUE(next) << next.error().message;
+  const DeviceBuffer& output = matmul->output();
+  const Result<LateInputs> inputs =
+      LateInputs::make(matmul->inputs(), {output.data(), output.bytes()});
+  ASSERT_TRUE(inputs) << inputs.error().message;
+  const int blocks = next->matmul().config(c.tokens).blocks;
+  bool began_while_not_held = false;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    const Result<bool> held = next_begins_before_inputs(*matmul, *inputs, *next, blocks, true);
+    const Result<bool> free = next_begins_before_inputs(*matmul, *inputs, *next, blocks, false);
+    ASSERT_TRUE(held) << held.error().message;
+    ASSERT_TRUE(free) << free.error().message;
+    ASSERT_FALSE(*held) << "attempt " << attempt;
+    began_while_not_held |= *free;
+  }
+  EXPECT_TRUE(began_while_not_held);
+}
+
 // As the layer has them: many stages a block, and nothing brought into L2.
 TEST_F(CudaEarlyStartOnDevice, TheMatmulOfALayerWaitsForTokensAndScales) {
   for (const DType dtype : {DType::kS8, DType::kBf16}) {

@@ -116,6 +116,7 @@ MatmulLaunch launch_of(const CudaMatmulShape& shape, const CudaMatmulConfig& con
           .is_gated = shape.weights.is_gated,
           .output_is_f32 = shape.output_dtype == DType::kF32,
           .residual_is_f32 = args.residual_dtype == DType::kF32,
+          .holds_next = args.holds_next,
           .recorder = args.recorder};
 }
 

@@ -64,8 +64,10 @@ struct CudaMatmulArgs {
   int64_t workspace_bytes = 0;
   // The launch may begin while the launch before it on the stream still runs, and then reads
   // weights ahead: they and their scales must be older than that launch. The rest is waited for.
-  // Whoever comes next may start when this launch has waited, not before.
   bool starts_early = false;
+  // Whoever comes next may start when this launch has waited, not before: for one that lets yet
+  // another start before it has waited itself (rows.h).
+  bool holds_next = false;
   RecorderLaunch recorder = {};
 };
 

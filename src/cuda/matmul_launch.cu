@@ -88,7 +88,10 @@ __global__ void __launch_bounds__(kThreads<kLevel>, kTokenTiles < 4 ? 2 : 1)
                                                           threadIdx.x == kWarpLanes);
   recorder.begin(DevicePhase::kSetUp);
   const StageRing ring(memory, launch, kBrickBytes<kTileRows>);
-  const auto meet = [] { __syncthreads(); };  // barriers are ready
+  const auto meet = [&launch] {
+    __syncthreads();  // barriers are ready
+    if (!launch.holds_next) let_next_launch_start();
+  };
   constexpr bool kIsObserved = kObserverWarps<kLevel> != 0;
   if (kIsObserved && warp == kObserverWarp) {
     return observe_block(launch.recorder, launch.wait_limit, ring.full(0), ring.over(),

@@ -314,7 +314,7 @@ __device__ __forceinline__ void copy_all_tokens(const MatmulLaunch& launch, cons
   StageCursor cursor(launch);
   compute_here(cursor.brick <= cursor.end && cursor.k_brick >= 0);
   wait_for_launch_before();
-  let_next_launch_start();
+  if (launch.holds_next) let_next_launch_start();
   if (threadIdx.x % kWarpLanes == 0) arrive(ring.begun());
 #pragma unroll 1
   for (RingSlot place = kFreeSlot; !cursor.is_done(); place.advance(ring.slots)) {

@@ -145,6 +145,7 @@ class CudaNodeList {
     const CudaStepMatmul* kernel = nullptr;
     const void* x = nullptr;
     bool has_factors = false;
+    bool holds_next = false;
     const float* residual = nullptr;
     void* output = nullptr;
     int64_t output_stride = 0;
@@ -169,6 +170,7 @@ class CudaNodeList {
     args.workspace = product.kernel->workspace.data();
     args.workspace_bytes = product.kernel->workspace.bytes();
     args.starts_early = starts_early();
+    args.holds_next = product.holds_next;
     const int64_t halves = matrix.shape.is_gated ? 2 : 1;
     const int64_t output_bytes = matrix.shape.columns * dtype_bytes(matmul.shape().output_dtype);
     const int64_t row_bytes = matrix.shape.k * dtype_bytes(matrix.shape.dtype) + output_bytes +
@@ -216,6 +218,7 @@ class CudaNodeList {
                             .kernel = &*model_.qkv_proj_,
                             .x = model_.rows_.data(),
                             .has_factors = is_s8() || fusions_.deferred_norm,
+                            .holds_next = true,  // heads let the attention start at once
                             .output = model_.qkv_.data(),
                             .output_stride = qkv_stride(),
                             .rows = rows_});
