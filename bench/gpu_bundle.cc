@@ -69,7 +69,7 @@ gapless::Result<void> check_surroundings(bool needs_gpu) {
   return {};
 }
 
-// A death test starts this program again, with options of its own alone.
+// A death test starts this program again with the options of `test`, but without that word.
 bool is_death_test(int argument_count, char** arguments) {
   for (int i = 1; i < argument_count; ++i) {
     if (std::string_view(arguments[i]).starts_with("--gtest_internal_run_death_test")) return true;
@@ -129,7 +129,8 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (command == "test") {
-    argv[1] = argv[0];  // what a death test starts
+    static char self[] = "/proc/self/exe";  // what a death test starts
+    argv[1] = self;
     return run_tests(argc - 1, argv + 1);
   }
   if (is_death_test(argc, argv)) return run_tests(argc, argv);

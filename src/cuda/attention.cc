@@ -93,7 +93,8 @@ Result<void> check_chunk(const CudaAttentionShape& shape, const AttentionForm& f
   return {};
 }
 
-// As much of what we would like as fits: fewer buffers first, then a shorter ring.
+// As much of what we would like as fits: fewer buffers first, then a shorter ring, at last one
+// buffer of each.
 bool fit_shared_memory(CudaAttentionConfig& config, const CudaAttentionShape& shape,
                        int64_t most_bytes) {
   AttentionBuffers& buffers = config.buffers;

@@ -59,13 +59,15 @@ struct CudaAttentionArgs {
   void* output = nullptr;  // [batch][q_heads][head_dim], at 16 bytes
   // The launch may begin while the launch before it on the stream still runs, and then reads keys
   // and values ahead. q, the newest token's key and value and everything older launches left are
-  // waited for; lengths, page table and the other tokens must be older than the launch before. So a
-  // batch with several rows of one sequence (their tokens are written by the same launch before)
-  // must not start early: the row of the last token would read those of the others too soon.
+  // waited for; lengths, page table and the other tokens must be of launches that had ended when
+  // the launch before began (one that lets this launch start before it has waited begins late
+  // enough behind a matmul with holds_next). So a batch with several rows of one sequence (their
+  // tokens are written by the same launch before) must not start early: the row of the last token
+  // would read those of the others too soon.
   bool starts_early = false;
   // schedule_bytes() at 16 bytes, or nothing. The launch leaves there what its blocks take; with
   // has_schedules it has it from there instead: a launch with the same lengths, batch, page table
-  // stride and workspace, older than the launch before, has left it. A microsecond less.
+  // stride and workspace, that had ended as above, has left it.
   void* schedules = nullptr;
   bool has_schedules = false;
   RecorderLaunch recorder = {};  // with a level: the launch records what its blocks do

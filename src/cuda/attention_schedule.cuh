@@ -402,7 +402,8 @@ __device__ inline void store_schedule(const AttentionLaunch& launch, const Sched
     stored_schedule(launch)[i] = source[i];
   }
 }
-// In its place: one way to L2 instead of all that. Ends with a barrier.
+// In its place: one way to L2 instead of all that. Ends with a barrier. Not waited for: the launch
+// that stored it had ended when this one could begin, so that L2 has it; L1 may not be asked.
 __device__ inline void load_schedule(const AttentionLaunch& launch, Schedule& schedule) {
   uint4* target = reinterpret_cast<uint4*>(&schedule);
   for (int i = threadIdx.x; i < kScheduleUnits; i += blockDim.x) {

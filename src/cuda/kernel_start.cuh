@@ -44,7 +44,7 @@ Launch with_wait_limit(const Launch& launch) {
   return limited;
 }
 
-// As above. A kernel's code is loaded when it is first asked for anything, which is here: forms
+// A cudaError_t; 0 is success. A kernel's code is loaded when it is first asked for anything, which is here: forms
 // that nobody starts are not on the device.
 template <typename Launch>
 int start_kernel(void (*kernel)(Launch), const Launch& launch, const KernelStart& start) {

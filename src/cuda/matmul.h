@@ -65,8 +65,9 @@ struct CudaMatmulArgs {
   // The launch may begin while the launch before it on the stream still runs, and then reads
   // weights ahead: they and their scales must be older than that launch. The rest is waited for.
   bool starts_early = false;
-  // Whoever comes next may start when this launch has waited, not before: for one that lets yet
-  // another start before it has waited itself (rows.h).
+  // The next launch may start as soon as all blocks of this one have. With this, when they have
+  // waited, and all that is older than this launch has ended: for a next one that lets a third
+  // start before it has waited itself (CudaRowsLaunch::lets_next_start).
   bool holds_next = false;
   RecorderLaunch recorder = {};
 };

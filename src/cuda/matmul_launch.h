@@ -71,7 +71,7 @@ struct MatmulLaunch {
   bool is_gated = false;
   bool output_is_f32 = false;
   bool residual_is_f32 = false;
-  bool holds_next = false;
+  bool holds_next = false;  // until this launch has waited
   RecorderLaunch recorder;
   WaitLimit wait_limit = {};
 };

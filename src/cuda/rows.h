@@ -36,10 +36,11 @@ struct CudaRowsLaunch {
   // before it reads or writes anything but constants (gamma, rope, embedding; of heads lengths and
   // page table too). Whoever comes next may start when this launch has waited, not before.
   bool starts_early = false;
-  // Of launch_rows and heads: what comes next may start as soon as this launch has. Ahead of its
-  // own wait it reads nothing that this launch writes or waits for: a matmul reads weights, the
-  // attention keys and values of older tokens, and who takes what (both of launches that had ended
-  // when the launch before this one had waited).
+  // Of launch_rows and heads: what comes next may start as soon as all blocks of this launch have.
+  // Ahead of its own wait it reads nothing but what launches left that had ended when this one
+  // could begin: a matmul reads weights, the attention keys and values of older tokens and a
+  // schedule. (That these had ended the matmul in front of heads sees to, by
+  // CudaMatmulArgs::holds_next.)
   bool lets_next_start = false;
   RecorderLaunch recorder = {};
 };

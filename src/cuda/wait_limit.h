@@ -5,8 +5,9 @@
 // Blocks wait for copies, for their other warps and for other blocks: microseconds. A wait that
 // does not end is a bug, broken memory, or a workspace that somebody else wrote to. When the limit
 // has passed on the GPU's timer, the thread that waits writes which wait it was into memory of the
-// host and stops the kernel (waits.cuh). The device's context is lost by that: whatever is asked of
-// CUDA from then on fails, and check_cuda() says why (wait_report.h).
+// host and stops the kernel (waits.cuh). Where one wait makes others wait, it may be any of them
+// that is reported. The device's context is lost by that: whatever is asked of CUDA from then on
+// fails, and check_cuda() says why (wait_report.h).
 
 #pragma once
 
@@ -33,7 +34,7 @@ enum class DeviceWait : uint8_t {
   kCount
 };
 
-// What the device tells the host, in one store.
+// What the device tells the host, in one store of 64 bits.
 struct alignas(8) WaitReport {
   uint32_t block = 0;
   uint16_t warp = 0;
@@ -44,7 +45,7 @@ static_assert(sizeof(WaitReport) == 8);
 
 // Part of every launch whose kernel waits; start_kernel() puts it there.
 struct WaitLimit {
-  WaitReport* report = nullptr;  // where the device writes it; null: nobody is told
+  uint64_t* report = nullptr;  // where the device writes a WaitReport; null: nobody is told
   uint32_t limit_ms = 20'000;
 };
 

@@ -45,7 +45,7 @@ constexpr std::array<WaitText, static_cast<size_t>(DeviceWait::kCount)> kWaitTex
 
 // Of the process, as CUDA's context is. check_cuda() reads it whenever something fails.
 std::mutex preparation;
-std::atomic<WaitReport*> present_report = nullptr;
+std::atomic<uint64_t*> present_report = nullptr;
 std::atomic<uint32_t> present_limit_ms = WaitLimit{}.limit_ms;
 
 }  // namespace
@@ -80,7 +80,7 @@ Result<void> prepare_wait_limit() {
       cudaHostAlloc(&memory, sizeof(WaitReport), cudaHostAllocMapped | cudaHostAllocPortable),
       "allocating host memory for reports of waits"));
   // Never given back: a kernel may write to it as long as the process lives.
-  present_report = new (memory) WaitReport;
+  present_report = new (memory) uint64_t(std::bit_cast<uint64_t>(WaitReport{}));
   return {};
 }
 
@@ -89,8 +89,7 @@ WaitLimit present_wait_limit() { return {.report = present_report, .limit_ms = p
 std::string expired_wait() {
   const WaitLimit limit = present_wait_limit();
   if (limit.report == nullptr) return "";
-  // The device writes it, as a whole.
-  const uint64_t bits = *reinterpret_cast<const volatile uint64_t*>(limit.report);
+  const uint64_t bits = std::atomic_ref(*limit.report).load();  // the device writes it as a whole
   return describe(std::bit_cast<WaitReport>(bits), limit.limit_ms);
 }
 

@@ -26,9 +26,9 @@ __device__ __forceinline__ void give_up(const WaitLimit& limit, DeviceWait wait)
   if (limit.report != nullptr) {
     const WaitReport report = {
         .block = blockIdx.x, .warp = static_cast<uint16_t>(threadIdx.x / kWarpLanes), .wait = wait};
-    asm volatile("st.relaxed.sys.global.b64 [%0], %1;" ::"l"(limit.report),
-                 "l"(*reinterpret_cast<const uint64_t*>(&report))
-                 : "memory");
+    uint64_t bits;
+    memcpy(&bits, &report, sizeof(bits));
+    asm volatile("st.relaxed.sys.global.b64 [%0], %1;" ::"l"(limit.report), "l"(bits) : "memory");
     __threadfence_system();  // the host has it before the kernel stops
   }
   __trap();

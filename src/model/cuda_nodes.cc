@@ -54,13 +54,16 @@ class CudaNodeList {
   bool is_s8() const { return weights_.dtype == DType::kS8; }
   int64_t heads_elements() const { return int64_t{config_.q_heads} * config_.head_dim; }
 
-  // Rows are made for a matmul, which reads nothing but weights ahead of its wait, and heads for
-  // the attention, which reads older tokens, where all that a step adds are the newest ones.
+  // The attention reads older tokens ahead, where all that a step adds are the newest ones: it then
+  // starts with the heads before it, which the matmul in front of them holds until it has waited.
+  bool attention_starts_with_heads() const {
+    return model_.options_.starts_early && !form_.is_prefill;
+  }
+  // Rows are made for a matmul, which reads nothing but weights ahead of its wait.
   template <typename Args>
   bool lets_next_start() const {
-    if (!model_.options_.starts_early) return false;
-    if (std::is_same_v<Args, CudaHeadsArgs>) return !form_.is_prefill;
-    return std::is_same_v<Args, CudaRowsArgs>;
+    if (std::is_same_v<Args, CudaHeadsArgs>) return attention_starts_with_heads();
+    return model_.options_.starts_early && std::is_same_v<Args, CudaRowsArgs>;
   }
 
   template <typename Args>
@@ -218,7 +221,7 @@ class CudaNodeList {
                             .kernel = &*model_.qkv_proj_,
                             .x = model_.rows_.data(),
                             .has_factors = is_s8() || fusions_.deferred_norm,
-                            .holds_next = true,  // heads let the attention start at once
+                            .holds_next = attention_starts_with_heads(),
                             .output = model_.qkv_.data(),
                             .output_stride = qkv_stride(),
                             .rows = rows_});
@@ -251,7 +254,9 @@ class CudaNodeList {
     return int64_t{config_.q_heads + 2 * config_.kv_heads} * config_.head_dim;
   }
 
+  // Behind qkv_proj, and nothing else: attention_starts_with_heads().
   void add_heads() {
+    GAPLESS_CHECK(nodes_.back().is_matmul);
     const CudaHeadsArgs args = {.qkv = CudaStepModel::floats(model_.qkv_),
                                 .qkv_stride = qkv_stride(),
                                 .rows = rows_,
@@ -296,7 +301,7 @@ class CudaNodeList {
     args.output = model_.attended_.data();
     args.schedules = model_.schedules_.data();
     args.has_schedules = layer_ > 0;
-    args.starts_early = starts_early() && !form_.is_prefill;
+    args.starts_early = starts_early() && attention_starts_with_heads();
     CudaNode node = {.name = name_of(LayerKernel::kAttention),
                      .layer = layer_,
                      .blocks = attention.blocks(args)};
