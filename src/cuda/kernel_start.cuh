@@ -44,8 +44,8 @@ Launch with_wait_limit(const Launch& launch) {
   return limited;
 }
 
-// A cudaError_t; 0 is success. A kernel's code is loaded when it is first asked for anything, which is here: forms
-// that nobody starts are not on the device.
+// A cudaError_t; 0 is success. A kernel's code is loaded when it is first asked for anything, which
+// is here: forms that nobody starts are not on the device.
 template <typename Launch>
 int start_kernel(void (*kernel)(Launch), const Launch& launch, const KernelStart& start) {
   const int status = allow_shared_bytes(kernel, start.shared_bytes);
