@@ -210,6 +210,7 @@ TEST_F(CudaMatmulOnDevice, HowItIsCutDoesNotChangeEightBitResults) {
   CudaMatmulCase c = case_of(DType::kS8, 1040, 5120, false, 16);
   const CudaMatmulTuning tunings[] = {{.stage_bricks = 1, .ring_slots = 2, .blocks = 7},
                                       {.stage_bricks = 3, .ring_slots = 2, .blocks = 264},
+                                      {.stage_bricks = 4, .ring_slots = 2, .blocks = 1},
                                       {.stage_bricks = 2, .ring_slots = 5, .blocks = 1},
                                       {.blocks = 40, .read_ahead_kib = -1},
                                       {.ring_slots = 2, .read_ahead_kib = 4096}};

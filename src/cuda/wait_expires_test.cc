@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -26,10 +28,15 @@ class CudaExpiredWait : public GpuTest {
  protected:
   void SetUp() override {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
-    GpuTest::SetUp();  // with the limit of this process, which is the usual one
-    setenv("GAPLESS_CUDA_WAIT_S", "1", 1);  // of processes that the test starts
+    GpuTest::SetUp();  // with the limit of this process, which stays
+    if (const char* text = std::getenv(kVariable)) given_ = text;
+    setenv(kVariable, "1", 1);  // of processes that the test starts
   }
-  void TearDown() override { unsetenv("GAPLESS_CUDA_WAIT_S"); }
+  void TearDown() override { given_ ? setenv(kVariable, given_->c_str(), 1) : unsetenv(kVariable); }
+
+ private:
+  static constexpr const char* kVariable = "GAPLESS_CUDA_WAIT_S";
+  std::optional<std::string> given_;
 };
 
 [[noreturn]] void end_with_errors() {
