@@ -241,10 +241,14 @@ void add_sweep(std::vector<Case>& cases) {
   }
   cases.push_back(uniform(DType::kBf16, 1, 131072));
   cases.push_back(uniform(DType::kBf16, 256, 1024));
-  for (const int batch : {4, 64}) {
+  const struct {
+    int batch;
+    int most;
+  } mixtures[] = {{4, 4096}, {64, 4096}, {4, 32768}, {16, 32768}};
+  for (const auto& [batch, most] : mixtures) {
     Case mixed;
-    mixed.lengths = ragged(batch, 4096, 3);
-    cases.push_back(named(mixed, "ragged 1..4096 (3)"));
+    mixed.lengths = ragged(batch, most, 3);
+    cases.push_back(named(mixed, "ragged 1.." + std::to_string(most) + " (3)"));
   }
   Case small_pages = uniform(DType::kBf16, 16, 4096);
   small_pages.page_tokens = 16;

@@ -3,14 +3,15 @@
 // From what the warps of a block hold at the end of a chunk to the output.
 //
 // The states of the tile lanes are merged in their order, and what comes out of the chunks of a
-// pair (sequence, kv head) is folded in their order: rows of 32 chunks first, then the rows. A
-// block that has all chunks of a pair does this in registers (PairFold). A pair of one row that is
-// cut: the block with the front folds it and leaves it as one partial, the others leave one for
-// each chunk and count it in. When the block with the last chunk finds that all others are counted
-// in, it takes over what they left and goes on in registers; if it never does, the block that comes
-// last folds them all. Pairs of several rows: the block that comes last for a row folds the row,
-// the block that comes last with a row folds the rows. Who does it varies, what is computed does
-// not: all ways fold alike.
+// pair (sequence, kv head) is folded in their order: rows of 8 chunks first, then the rows. A block
+// that has all chunks of a pair does this in registers (PairFold). A pair of one row that is cut:
+// the block with the front folds it and leaves it as one partial, the others leave one for each
+// chunk and count it in. When the block with the last chunk finds that all others are counted in,
+// it takes over what they left and goes on in registers; if it never does, the block that comes
+// last folds them all. A pair of several rows that is cut: a block folds the rows that it has
+// whole, and where it has some chunks of a row leaves each; who comes last for a row folds it, and
+// who comes last with a row folds the rows. Who does it varies, what is computed does not: all ways
+// fold alike.
 //
 // A partial is [group][head_dim] sums, then [group] maxima (of scores to the base 2), then [group]
 // totals: as in kernels/attention.h.
@@ -143,47 +144,13 @@ __device__ __forceinline__ void store_partial(const AttentionLaunch& launch, int
   }
 }
 
-// Partials that are folded in this order: one, then those from `rest` on.
+// Partials that are folded in this order: one, then those from `rest` on, one in every `stride`.
 struct PartialRange {
   int64_t first;
   int64_t rest;
   int stride;
   int count;  // with the first
 };
-
-// 8 in flight. Loads go to L2: other SMs wrote them. A function of its own, and small: it runs at
-// the end of a launch, and not yet being in the instruction cache costs it more than waiting for
-// memory twice.
-template <int HeadDim>
-__device__ inline Merged fold_partials(const AttentionLaunch& launch, const PartialRange& range,
-                                       int head, int dim) {
-  constexpr int kInFlight = 8;
-  const int maxima = launch.group_heads * HeadDim + head;
-  const int totals = maxima + launch.group_heads;
-  const int64_t stride = int64_t{range.stride} * launch.partial_floats;
-  const float* next = partial_at(launch, range.rest);
-  Merged merged;
-#pragma unroll 1
-  for (int begin = 0; begin < range.count; begin += kInFlight) {
-    Merged parts[kInFlight];
-#pragma unroll
-    for (int i = 0; i < kInFlight; ++i) {
-      const bool is_first = begin + i == 0;
-      const float* partial = is_first ? partial_at(launch, range.first) : next;
-      if (begin + i < range.count) {
-        parts[i].maximum = __ldcg(partial + maxima);
-        parts[i].total = __ldcg(partial + totals);
-        parts[i].sum = __ldcg(reinterpret_cast<const float4*>(partial + head * HeadDim + dim));
-      }
-      if (!is_first) next += stride;
-    }
-#pragma unroll
-    for (int i = 0; i < kInFlight; ++i) {
-      if (begin + i < range.count) merged.fold(parts[i]);
-    }
-  }
-  return merged;
-}
 
 // Shared memory that partials are copied to before they are folded: whole, and all at once.
 struct PartialStage {
@@ -199,43 +166,6 @@ __device__ __forceinline__ int64_t first_element(const AttentionLaunch& launch,
                                                  const Cursor& cursor) {
   return (int64_t{cursor.sequence()} * launch.kv_heads + cursor.kv_head()) * launch.group_heads *
          HeadDim;
-}
-
-template <typename F>
-__device__ inline void fold_to_output(const AttentionLaunch& launch, const Cursor& cursor,
-                                      const PartialRange& range) {
-  using Threads = CombineThreads<F>;
-#pragma unroll 1
-  for (int i = Threads::index(); i < launch.group_heads * Threads::kVectors;
-       i += F::kCombineThreads) {
-    const int head = i / Threads::kVectors;
-    const int dim = i % Threads::kVectors * kVectorFloats;
-    const Merged merged = fold_partials<F::kHeadDim>(launch, range, head, dim);
-    const int64_t first = first_element<F::kHeadDim>(launch, cursor) / kVectorFloats;
-    store_output<typename F::T>(launch, first + i, merged, true);
-  }
-}
-
-// Into the first of them. Its maxima and totals are read by all threads: they change when everybody
-// is done, and each by a thread that reads only what it changes.
-template <typename F>
-__device__ inline void fold_in_place(const AttentionLaunch& launch, const PartialRange& range) {
-  using Threads = CombineThreads<F>;
-  float* partial = partial_at(launch, range.first);
-#pragma unroll 1
-  for (int i = Threads::index(); i < launch.group_heads * Threads::kVectors;
-       i += F::kCombineThreads) {
-    const int head = i / Threads::kVectors;
-    const int dim = i % Threads::kVectors * kVectorFloats;
-    const Merged merged = fold_partials<F::kHeadDim>(launch, range, head, dim);
-    *reinterpret_cast<float4*>(partial + head * F::kHeadDim + dim) = merged.sum;
-  }
-  Threads::sync();
-  for (int head = Threads::index(); head < launch.group_heads; head += F::kCombineThreads) {
-    const Merged merged = fold_partials<F::kHeadDim>(launch, range, head, 0);
-    partial[launch.group_heads * F::kHeadDim + head] = merged.maximum;
-    partial[launch.group_heads * (F::kHeadDim + 1) + head] = merged.total;
-  }
 }
 
 // What all tile lanes found, for four dims of a head.
@@ -282,6 +212,15 @@ __device__ __forceinline__ bool is_one_row(const Cursor& cursor) {
 __device__ __forceinline__ bool ends_row_at(const Cursor& cursor) {
   return (cursor.chunk + 1) % kAttentionRowChunks == 0 || cursor.is_last_chunk();
 }
+__device__ __forceinline__ int row_begin_of(const Cursor& cursor) {
+  return cursor.chunk / kAttentionRowChunks * kAttentionRowChunks;
+}
+__device__ __forceinline__ int row_end_of(const Cursor& cursor) {
+  return min(row_begin_of(cursor) + kAttentionRowChunks, cursor.chunk_count);
+}
+__device__ __forceinline__ int rows_of(const Cursor& cursor) {
+  return (cursor.chunk_count + kAttentionRowChunks - 1) / kAttentionRowChunks;
+}
 __device__ __forceinline__ int64_t first_partial(const AttentionLaunch& launch,
                                                  const Schedule& schedule, const Cursor& cursor) {
   return schedule.partial_begin[cursor.sequence()] + int64_t{cursor.kv_head()} * cursor.chunk_count;
@@ -295,6 +234,21 @@ __device__ __forceinline__ PartialRange partials_before(const AttentionLaunch& l
                                                         int chunk_end) {
   const int64_t first = first_partial(launch, schedule, cursor);
   return {first, first + front, 1, 1 + chunk_end - front};
+}
+
+// The chunks of the cursor's row, each left as a partial; and what became of all rows.
+__device__ __forceinline__ PartialRange partials_of_row(const AttentionLaunch& launch,
+                                                        const Schedule& schedule,
+                                                        const Cursor& cursor) {
+  const int begin = row_begin_of(cursor);
+  const int64_t first = first_partial(launch, schedule, cursor) + begin;
+  return {first, first + 1, 1, row_end_of(cursor) - begin};
+}
+__device__ __forceinline__ PartialRange partials_of_rows(const AttentionLaunch& launch,
+                                                         const Schedule& schedule,
+                                                         const Cursor& cursor) {
+  const int64_t first = first_partial(launch, schedule, cursor);
+  return {first, first + kAttentionRowChunks, kAttentionRowChunks, rows_of(cursor)};
 }
 
 // Counts `arrivals` in. True in the block with which they are `expected`; it then sees what the
@@ -323,25 +277,9 @@ __device__ inline bool arrive_last(uint32_t* counter, int arrivals, int expected
 template <typename F>
 __device__ inline bool arrive_in_row(const AttentionLaunch& launch, const Schedule& schedule,
                                      const Cursor& cursor, int arrivals) {
-  const int row_begin = cursor.chunk / kAttentionRowChunks * kAttentionRowChunks;
-  const int row_count = min(kAttentionRowChunks, cursor.chunk_count - row_begin);
+  const int row_begin = row_begin_of(cursor);
   uint32_t* counters = launch.counters + first_partial(launch, schedule, cursor);
-  return arrive_last<F>(counters + row_begin, arrivals, row_count);
-}
-
-// All partials of a row are there. Folds it, and the rows if this is the last one.
-template <typename F>
-__device__ inline void finish_row(const AttentionLaunch& launch, const Schedule& schedule,
-                                  const Cursor& cursor) {
-  const int64_t first = first_partial(launch, schedule, cursor);
-  const int row_begin = cursor.chunk / kAttentionRowChunks * kAttentionRowChunks;
-  const int row_count = min(kAttentionRowChunks, cursor.chunk_count - row_begin);
-  fold_in_place<F>(launch, {first + row_begin, first + row_begin + 1, 1, row_count});
-  // The counter of chunk 1 is free: rows count at chunks 0, 32, 64 and so on.
-  const int rows = (cursor.chunk_count + kAttentionRowChunks - 1) / kAttentionRowChunks;
-  if (!arrive_last<F>(launch.counters + first + 1, 1, rows)) return;
-  fold_to_output<F>(launch, cursor,
-                    {first, first + kAttentionRowChunks, kAttentionRowChunks, rows});
+  return arrive_last<F>(counters + row_begin, arrivals, row_end_of(cursor) - row_begin);
 }
 
 __device__ __forceinline__ void wait_for_partials(const AttentionLaunch& launch, uint32_t barrier,
@@ -361,8 +299,15 @@ __device__ __forceinline__ void copy_partials(const AttentionLaunch& launch,
   if (CombineThreads<F>::index() < kWarpLanes) {
     order_writes_before_global_copies();
     if (firsts > 0) start_copy(target, partial_at(launch, range.first), bytes, stage.barriers);
-    const float* source = partial_at(launch, range.rest + max(begin - 1, 0));
-    if (rest > 0) start_copy(target + firsts * bytes, source, rest * bytes, stage.barriers + 8);
+    const float* source =
+        partial_at(launch, range.rest + int64_t{range.stride} * max(begin - 1, 0));
+    const bool is_dense = range.stride == 1;
+    if (rest > 0)
+      start_copies(target + firsts * bytes, source,
+                   {.bytes = is_dense ? rest * bytes : bytes,
+                    .count = is_dense ? 1 : rest,
+                    .stride_bytes = range.stride * bytes},
+                   stage.barriers + 8);
   }
   if (firsts > 0) wait_for_partials(launch, stage.barriers, stage.parities[0]);
   if (rest > 0) wait_for_partials(launch, stage.barriers + 8, stage.parities[1]);
@@ -370,7 +315,7 @@ __device__ __forceinline__ void copy_partials(const AttentionLaunch& launch,
   stage.parities[1] ^= rest > 0 ? 1 : 0;
 }
 
-// Folds partials of one row, which lie one behind the other, in their order; `merged` is empty.
+// Folds partials of a row, or the rows, in their order; `merged` is empty.
 // (Out of line it would need `merged` in local memory, all the time: 4.5 us a launch.)
 template <typename F>
 __device__ __forceinline__ void fold_staged(const AttentionLaunch& launch,
@@ -407,16 +352,13 @@ class PairFold {
  public:
   using Threads = CombineThreads<F>;
 
-  __device__ void add_chunk(const AttentionLaunch& launch, const TileStates<F::kHeadDim>& states,
-                            const Cursor& cursor) {
-    const bool ends_row = ends_row_at(cursor);
+  __device__ void add_chunk(const AttentionLaunch& launch, const TileStates<F::kHeadDim>& states) {
 #pragma unroll
     for (int i = 0; i < Threads::kCount; ++i) {
       const int vector = Threads::some_vector(launch, i);
       row_[i].fold(merge_lanes<F>(states, launch.group_heads, Threads::head_of(vector),
                                   Threads::dim_of(vector)));
     }
-    if (ends_row) end_row();
   }
   __device__ void store(const AttentionLaunch& launch, const Cursor& cursor, bool is_rehearsal) {
     const int64_t first = first_element<F::kHeadDim>(launch, cursor) / kVectorFloats;
@@ -427,7 +369,7 @@ class PairFold {
       rows_[i] = Merged();
     }
   }
-  // For another block to go on with; within the first row.
+  // Of the present row, for another block to go on with.
   __device__ void leave(const AttentionLaunch& launch, int64_t partial) {
 #pragma unroll
     for (int i = 0; i < Threads::kCount; ++i) {
@@ -438,7 +380,7 @@ class PairFold {
       row_[i] = Merged();
     }
   }
-  // Goes on with what others left of a row; so far this one is empty.
+  // Goes on with what others left of a row, or of all rows; so far there is nothing of it here.
   __device__ void take_over(const AttentionLaunch& launch, const PartialRange& range,
                             PartialStage& stage) {
     Merged merged[Threads::kCount];

@@ -305,24 +305,32 @@ class Combiner {
     if (begin.chunk > 0) begin_front_ = front_chunks(launch, schedule_, begin);
   }
 
-  // Before the chunk is there: whether it is folded in registers. The block with the last chunk of
-  // a cut pair goes on with what the others left as soon as all of it is there.
+  // Before the chunk is there: whether it is folded in registers.
   __device__ void prepare(const Cursor& cursor, uint32_t full_barrier, uint32_t parity) {
     const Piece& piece = schedule_.piece;
+    const bool lacks_front = piece.lacks_front(cursor);
     const bool lacks_back = piece.lacks_back(cursor);
-    if (cursor.chunk == 0) holds_front_ = is_one_row(cursor) || !lacks_back;
-    if (!piece.lacks_front(cursor)) return;
-    if (cursor.chunk == piece.begin.chunk) holds_front_ = false;
-    if (holds_front_ || lacks_back || !is_one_row(cursor)) return;
-    holds_front_ = others_are_done<F>(launch_, schedule_, cursor, full_barrier, parity);
-    if (!holds_front_) return;
-    // What this block has left meanwhile is among it.
+    const bool is_first = lacks_front && cursor.chunk == piece.begin.chunk;
+    leaves_rows_ = !is_one_row(cursor) && (lacks_front || lacks_back);
+    if (leaves_rows_) {
+      const bool begins_row = cursor.chunk == row_begin_of(cursor);
+      const bool ends_here = !lacks_back || row_end_of(cursor) <= piece.end.chunk;
+      if (begins_row || is_first) holds_row_ = begins_row && ends_here;
+      return;
+    }
+    if (cursor.chunk == 0) holds_row_ = true;
+    if (is_first) holds_row_ = false;
+    if (holds_row_ || lacks_back) return;
+    // The block with the last chunk of a cut pair goes on with what the others left as soon as all
+    // of it is there. What this block has left meanwhile is among it.
+    holds_row_ = others_are_done<F>(launch_, schedule_, cursor, full_barrier, parity);
+    if (!holds_row_) return;
     fold_.take_over(launch_, left_before(cursor, cursor.chunk), stage_);
     left_ = 0;
   }
   __device__ void take(const TileStates<F::kHeadDim>& states, const Cursor& cursor) {
-    if (holds_front_) {
-      fold_.add_chunk(launch_, states, cursor);
+    if (holds_row_) {
+      fold_.add_chunk(launch_, states);
     } else {
       const int64_t first = first_partial(launch_, schedule_, cursor);
       store_chunk<F>(launch_, states, first + cursor.chunk);
@@ -333,33 +341,55 @@ class Combiner {
   // In a rehearsal there is no chunk yet, and nothing is stored.
   __device__ void finish(const Cursor& cursor, bool ends_pair, CombineRecorder<F>& recorder,
                          bool is_rehearsal) {
-    if (is_rehearsal || (holds_front_ && cursor.is_last_chunk())) {
+    const bool ends_row = ends_row_at(cursor);
+    const bool holds_pair = holds_row_ && !leaves_rows_;
+    if (is_rehearsal || (holds_pair && ends_row)) fold_.end_row();
+    if (is_rehearsal || (holds_pair && cursor.is_last_chunk())) {
       if (!is_rehearsal) recorder.phase(DevicePhase::kStore, cursor.chunk);
       fold_.store(launch_, cursor, is_rehearsal);
       left_ = 0;
-    } else if (ends_pair || (!holds_front_ && ends_row_at(cursor))) {
+    } else if (ends_pair || (ends_row && !holds_pair)) {
       recorder.phase(DevicePhase::kWaitBlock, cursor.chunk);
-      if (holds_front_) fold_.leave(launch_, first_partial(launch_, schedule_, cursor));
-      const bool is_last = arrive_in_row<F>(launch_, schedule_, cursor, left_);
+      bool has_row = holds_row_ && leaves_rows_;  // all of it
+      if (!has_row) {
+        if (holds_row_) fold_.leave(launch_, first_partial(launch_, schedule_, cursor));
+        has_row = arrive_in_row<F>(launch_, schedule_, cursor, left_);
+      }
       left_ = 0;
-      if (is_last) put_together(cursor);
+      if (has_row) put_together(cursor);
     }
   }
 
  private:
-  // What there is of a cut pair. Its front is this block's own or that of the pair it begins with.
+  // What there is of a cut pair of one row. Its front is this block's own or that of the pair it
+  // begins with.
   __device__ PartialRange left_before(const Cursor& cursor, int chunk_end) const {
     const Piece& piece = schedule_.piece;
     const int front = piece.lacks_front(cursor) ? begin_front_ : piece.end.chunk;
     return partials_before(launch_, schedule_, cursor, front, chunk_end);
   }
-  // All others have left what they have.
+  // The row is here in registers; true if now all rows of the pair are left.
+  __device__ bool leave_row(const Cursor& cursor) {
+    const int64_t first = first_partial(launch_, schedule_, cursor);
+    fold_.leave(launch_, first + row_begin_of(cursor));
+    // The counter of chunk 1 is free: rows count at chunks 0, 8, 16 and so on.
+    return arrive_last<F>(launch_.counters + first + 1, 1, rows_of(cursor));
+  }
+  // A row of a cut pair is complete: here in registers, or left by all blocks that have some of it.
   __device__ void put_together(const Cursor& cursor) {
-    if (!is_one_row(cursor)) {
-      finish_row<F>(launch_, schedule_, cursor);
-      return;
+    bool is_all = !leaves_rows_;
+    bool holds_row = leaves_rows_ && holds_row_;
+    PartialRange range = is_all ? left_before(cursor, cursor.chunk_count)
+                                : partials_of_row(launch_, schedule_, cursor);
+#pragma unroll 1  // one copy of what folds them
+    while (true) {
+      if (!holds_row) fold_.take_over(launch_, range, stage_);
+      if (is_all) break;
+      if (!leave_row(cursor)) return;
+      range = partials_of_rows(launch_, schedule_, cursor);
+      is_all = true;
+      holds_row = false;
     }
-    fold_.take_over(launch_, left_before(cursor, cursor.chunk_count), stage_);
     fold_.end_row();
     fold_.store(launch_, cursor, false);
   }
@@ -369,7 +399,9 @@ class Combiner {
   PartialStage stage_;
   PairFold<F> fold_;
   int begin_front_ = 0;  // chunks of the pair that the piece begins in, in the block of its first
-  bool holds_front_ = false;  // fold_ has all chunks of the pair before the present one
+  bool leaves_rows_ = false;  // the pair has several rows and is cut
+  bool holds_row_ = false;    // fold_ has all chunks before the present one: of the row or, where
+                              // no rows are left, of the pair
   int left_ = 0;              // chunks that are not counted in
 };
 

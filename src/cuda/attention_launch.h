@@ -15,7 +15,7 @@ namespace gapless {
 
 inline constexpr int kAttentionTileTokens = 16;  // what a warp takes at a time
 inline constexpr int kAttentionMaxBatch = 256;
-inline constexpr int kAttentionRowChunks = 32;    // chunks that are folded before rows are
+inline constexpr int kAttentionRowChunks = 8;     // chunks that are folded before rows are
 inline constexpr int kAttentionCombineWarps = 4;  // of a block, beside those that take tiles
 // Pairs whose queries are there or on their way: short pairs are done sooner than a load.
 inline constexpr int kAttentionMaxQueryBuffers = 6;

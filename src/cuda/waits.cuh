@@ -22,7 +22,8 @@ __device__ __forceinline__ uint32_t read_timer_ms() {
   return static_cast<uint32_t>(ns >> 20);
 }
 
-__device__ __forceinline__ void give_up(const WaitLimit& limit, DeviceWait wait) {
+// A function of its own: else it is in every wait, 1 KB of a kernel.
+[[noreturn]] static __device__ __noinline__ void give_up(const WaitLimit& limit, DeviceWait wait) {
   if (limit.report != nullptr) {
     const WaitReport report = {
         .block = blockIdx.x, .warp = static_cast<uint16_t>(threadIdx.x / kWarpLanes), .wait = wait};
