@@ -21,7 +21,7 @@ constexpr int64_t kRingBytes = 128 << 10;
 constexpr int64_t kCalmRingBytes = 64 << 10;
 // Of a pair, into L2 before a block knows what it takes. Where that is kept from another layer, it
 // is known as soon as these bytes would be asked for.
-constexpr int64_t kFrontBytes = 64 << 10;
+constexpr int64_t kFrontBytes = 96 << 10;
 // A launch is to end when memory could have brought its bytes at this part of what its pins carry.
 // About as much as can be read at best (87 to 95 % on H200s): the less time there is, the more
 // warps hurry, and memory becomes slower when all do.
@@ -101,8 +101,8 @@ bool fit_shared_memory(CudaAttentionConfig& config, const CudaAttentionShape& sh
   const int group = shape.q_heads / shape.kv.kv_heads;
   const int floats = static_cast<int>(partial_floats(shape.q_heads, shape.kv));
   while (true) {
-    config.shared_bytes = attention_shared_bytes(config.form, group, floats, buffers);
-    if (config.shared_bytes <= most_bytes) return true;
+    config.shared = attention_shared(config.form, group, floats, buffers);
+    if (config.shared.bytes <= most_bytes) return true;
     if (buffers.state_buffers > 2) {
       --buffers.state_buffers;
     } else if (buffers.staged > kGoodStaged) {
@@ -171,10 +171,10 @@ int front_tokens_of(int head_dim) {
   return static_cast<int>(kFrontBytes / (2 * cuda_kv_row_bytes(head_dim)));
 }
 
-// A tile of every warp of a block has `slot_bytes`. Where the pins are not known, all is late.
-float warp_tile_ns_of(int64_t slot_bytes, const CudaLimits& limits, double due_share) {
+// Where the pins are not known, all is late.
+float tile_ns_of(int64_t tile_bytes, const CudaLimits& limits, double due_share) {
   if (limits.pin_bytes_per_s <= 0) return 0.0f;
-  return static_cast<float>(1e9 * static_cast<double>(slot_bytes) /
+  return static_cast<float>(1e9 * static_cast<double>(tile_bytes) /
                             (due_share * limits.pin_bytes_per_s));
 }
 
@@ -184,38 +184,40 @@ AttentionLaunch launch_of(const CudaAttentionShape& shape, const CudaAttentionCo
   const int64_t partials = partials_in(shape, args.workspace_bytes);
   std::byte* workspace = static_cast<std::byte*>(args.workspace);
   std::byte* first_partial = workspace + kStatusBytes;
-  return {.pages = static_cast<const std::byte*>(args.pages),
+  return {.lengths = args.lengths,
+          .batch = args.batch,
+          .kv_heads = kv.kv_heads,
+          .page_table = args.page_table,
+          .page_table_stride = args.page_table_stride,
+          .schedules = static_cast<std::byte*>(args.schedules),
+          .has_schedules = args.has_schedules,
+          .max_length = longest_of(shape, args),
+          .buffers = config.buffers,
+          .shared = config.shared,
+          .front_tokens = args.has_schedules ? 0 : front_tokens_of(kv.head_dim),
+          .pair_tiles = config.pair_tiles,
+          .block_divider = attention_divider(blocks_of(shape, config, args)),
+          .head_divider = attention_divider(kv.kv_heads),
+          .chunk_tokens = shape.chunk_tokens,
+          .chunk_factor = attention_factor(shape.chunk_tokens),
+          .tile_ns = config.tile_ns,
+          .page_tokens = kv.page_tokens,
+          .page_factor = attention_factor(kv.page_tokens),
+          .page_count = static_cast<int32_t>(args.page_count),
+          .pages = static_cast<const std::byte*>(args.pages),
           .page_bytes = cuda_kv_page_bytes(kv.kv_heads, kv.head_dim, kv.page_tokens),
           .block_bytes = cuda_kv_block_bytes(kv.head_dim, kv.page_tokens),
           .q = args.q,
-          .lengths = args.lengths,
-          .page_table = args.page_table,
-          .page_table_stride = args.page_table_stride,
           .partials = reinterpret_cast<float*>(first_partial),
           .counters = reinterpret_cast<uint32_t*>(first_partial + partials * partial_bytes(shape)),
           .status = reinterpret_cast<uint32_t*>(workspace),
           .output = args.output,
           .partial_capacity = partials,
           .partial_floats = static_cast<int>(partial_floats(shape.q_heads, kv)),
-          .page_count = static_cast<int32_t>(args.page_count),
-          .page_tokens = kv.page_tokens,
-          .max_length = longest_of(shape, args),
-          .batch = args.batch,
-          .kv_heads = kv.kv_heads,
           .group_heads = shape.q_heads / kv.kv_heads,
-          .chunk_tokens = shape.chunk_tokens,
-          .block_divider = attention_block_divider(blocks_of(shape, config, args)),
-          .chunk_divider = attention_divider(shape.chunk_tokens),
-          .page_divider = attention_divider(kv.page_tokens),
-          .buffers = config.buffers,
           .calm_slots = config.calm_slots,
-          .warp_tile_ns = config.warp_tile_ns,
-          .front_tokens = args.has_schedules ? 0 : front_tokens_of(kv.head_dim),
-          .pair_tiles = config.pair_tiles,
           .score_scale = args.scale * kLog2E,
           .output_is_f32 = shape.output_dtype == DType::kF32,
-          .schedules = static_cast<std::byte*>(args.schedules),
-          .has_schedules = args.has_schedules,
           .recorder = args.recorder};
 }
 
@@ -233,8 +235,8 @@ Result<CudaAttentionConfig> configure_cuda_attention(const CudaAttentionShape& s
   config.form.is_sm90 = limits.has_sm90_code;
   GAPLESS_TRY(check_chunk(shape, config.form));
 
-  const int64_t slot_bytes =
-      2 * kAttentionTileTokens * cuda_kv_row_bytes(shape.kv.head_dim) * config.form.warps();
+  const int64_t tile_bytes = 2 * kAttentionTileTokens * cuda_kv_row_bytes(shape.kv.head_dim);
+  const int64_t slot_bytes = tile_bytes * config.form.warps();
   config.buffers = {.ring_slots = static_cast<int>(kRingBytes / slot_bytes),
                     .state_buffers = kAttentionMaxStateBuffers,
                     .query_buffers = kAttentionMaxQueryBuffers,
@@ -246,12 +248,12 @@ Result<CudaAttentionConfig> configure_cuda_attention(const CudaAttentionShape& s
     return fail(ErrorCode::kInvalidInput,
                 "an attention of {} query heads a kv head and head_dim {} needs {} bytes of shared "
                 "memory a block; {} has {}",
-                group, shape.kv.head_dim, config.shared_bytes, limits.name,
+                group, shape.kv.head_dim, config.shared.bytes, limits.name,
                 limits.shared_block_bytes);
   const int slots = config.buffers.ring_slots;
   config.calm_slots = std::clamp(static_cast<int>(kCalmRingBytes / slot_bytes), 1, slots);
   const double due_share = tuning.due_share > 0 ? tuning.due_share : kDueShare;
-  config.warp_tile_ns = warp_tile_ns_of(slot_bytes, limits, due_share);
+  config.tile_ns = tile_ns_of(tile_bytes, limits, due_share);
   return config;
 }
 
@@ -271,12 +273,12 @@ namespace {
 // Forms that record have as many threads, and registers for a block an SM, too.
 Result<void> check_form(const CudaAttentionConfig& config, const CudaLimits& limits) {
   int blocks = 0;
-  GAPLESS_TRY(check_cuda(attention_blocks_per_sm(config.form, config.shared_bytes, &blocks),
+  GAPLESS_TRY(check_cuda(attention_blocks_per_sm(config.form, config.shared.bytes, &blocks),
                          "asking how many attention blocks an SM holds"));
   if (blocks < 1)
     return fail(ErrorCode::kInvalidInput,
                 "an SM of {} does not hold an attention block with {} bytes of shared memory",
-                limits.name, config.shared_bytes);
+                limits.name, config.shared.bytes);
   return {};
 }
 
@@ -313,7 +315,7 @@ Result<void> CudaAttention::launch(const CudaAttentionArgs& args, CudaStream str
   AttentionForm form = config_.form;
   form.level = args.recorder.level;
   return check_cuda(attention_launch_kernel(form, launch_of(shape_, config_, args), blocks(args),
-                                            config_.shared_bytes, args.starts_early, stream),
+                                            config_.shared.bytes, args.starts_early, stream),
                     "launching the attention");
 }
 

@@ -77,11 +77,11 @@ struct CudaAttentionArgs {
 struct CudaAttentionConfig {
   AttentionForm form;
   AttentionBuffers buffers;
-  int calm_slots = 0;         // of the ring, that a warp keeps full which is not late
-  float warp_tile_ns = 0.0f;  // for a tile of each warp of a block, if all memory were for it
+  int calm_slots = 0;    // of the ring, that a warp keeps full which is not late
+  float tile_ns = 0.0f;  // for a tile, if all memory were for it
   int pair_tiles = 0;
-  int64_t shared_bytes = 0;  // of a block
-  int grid_limit = 0;        // blocks that the device holds at once: one an SM
+  AttentionShared shared;
+  int grid_limit = 0;  // blocks that the device holds at once: one an SM
 };
 Result<CudaAttentionConfig> configure_cuda_attention(const CudaAttentionShape& shape,
                                                      const CudaLimits& limits,

@@ -119,8 +119,9 @@ template <typename T>
 __device__ __forceinline__ void store_output(const AttentionLaunch& launch, int64_t vector,
                                              const Merged& merged, bool is_stored) {
   const float scale = merged.maximum == -INFINITY ? 0.0f : reciprocal(merged.total);
-  const float4 v = {merged.sum.x * scale, merged.sum.y * scale, merged.sum.z * scale,
-                    merged.sum.w * scale};
+  // Whether a sum of nothing is 0 or -0 depends on where it was folded. Here -0 becomes 0.
+  const float4 v = {__fmaf_rn(merged.sum.x, scale, 0.0f), __fmaf_rn(merged.sum.y, scale, 0.0f),
+                    __fmaf_rn(merged.sum.z, scale, 0.0f), __fmaf_rn(merged.sum.w, scale, 0.0f)};
   if (launch.output_is_f32) {
     if (is_stored) static_cast<float4*>(launch.output)[vector] = v;
   } else {
@@ -146,18 +147,22 @@ __device__ __forceinline__ void store_partial(const AttentionLaunch& launch, int
 
 // Partials that are folded in this order: one, then those from `rest` on, one in every `stride`.
 struct PartialRange {
-  int64_t first;
-  int64_t rest;
-  int stride;
-  int count;  // with the first
+  int64_t first = 0;
+  int64_t rest = 0;
+  int stride = 0;
+  int count = 0;  // with the first
+
+  __device__ int64_t number(int index) const {
+    return index == 0 ? first : rest + int64_t{stride} * (index - 1);
+  }
 };
 
 // Shared memory that partials are copied to before they are folded: whole, and all at once.
 struct PartialStage {
-  float* memory;      // [capacity][partial_floats]
-  uint32_t barriers;  // of the first partial, and of the rest
+  float* memory;  // [capacity][partial_floats]
+  uint32_t barrier;
   int capacity;
-  uint32_t parities[kAttentionPartialBarriers] = {0, 0};
+  uint32_t parity = 0;
 };
 
 // Where the query heads of the pair begin in q and in the output, in elements.
@@ -176,7 +181,7 @@ __device__ __forceinline__ Merged merge_lanes(const TileStates<F::kHeadDim>& sta
   Merged merged;
 #pragma unroll
   for (int lane = 0; lane < F::kWarps; ++lane) {
-    weights[lane] = states.maxima[lane * kMaxGroup + head];
+    weights[lane] = states.maxima[lane * kAttentionMaxGroup + head];
     merged.maximum = fmaxf(merged.maximum, weights[lane]);
   }
   const float base = base_of(merged.maximum);
@@ -187,23 +192,9 @@ __device__ __forceinline__ Merged merge_lanes(const TileStates<F::kHeadDim>& sta
 #pragma unroll
   for (int lane = 0; lane < F::kWarps; ++lane) {
     const float4 sum = *reinterpret_cast<const float4*>(states.row(lane, group_heads, head) + dim);
-    merged.add(weights[lane], states.totals[lane * kMaxGroup + head], sum);
+    merged.add(weights[lane], states.totals[lane * kAttentionMaxGroup + head], sum);
   }
   return merged;
-}
-
-template <typename F>
-__device__ inline void store_chunk(const AttentionLaunch& launch,
-                                   const TileStates<F::kHeadDim>& states, int64_t partial) {
-  using Threads = CombineThreads<F>;
-#pragma unroll 1
-  for (int i = Threads::index(); i < launch.group_heads * Threads::kVectors;
-       i += F::kCombineThreads) {
-    const int head = i / Threads::kVectors;
-    const int dim = i % Threads::kVectors * kVectorFloats;
-    store_partial<F::kHeadDim>(launch, partial, head, dim,
-                               merge_lanes<F>(states, launch.group_heads, head, dim));
-  }
 }
 
 __device__ __forceinline__ bool is_one_row(const Cursor& cursor) {
@@ -254,7 +245,7 @@ __device__ __forceinline__ PartialRange partials_of_rows(const AttentionLaunch& 
 // Counts `arrivals` in. True in the block with which they are `expected`; it then sees what the
 // others wrote. The counter is 0 again for the next launch.
 template <typename F>
-__device__ inline bool arrive_last(uint32_t* counter, int arrivals, int expected) {
+__device__ __forceinline__ bool count_in(uint32_t* counter, int arrivals, int expected) {
   using Threads = CombineThreads<F>;
   Threads::sync();  // everything that this block wrote comes before the fence
   bool is_last = false;
@@ -272,77 +263,19 @@ __device__ inline bool arrive_last(uint32_t* counter, int arrivals, int expected
   return Threads::sync_or(is_last);
 }
 
-// Counts this block in with the partials of the last `arrivals` chunks up to the cursor, all of one
-// row; true in the block that comes last.
-template <typename F>
-__device__ inline bool arrive_in_row(const AttentionLaunch& launch, const Schedule& schedule,
-                                     const Cursor& cursor, int arrivals) {
-  const int row_begin = row_begin_of(cursor);
-  uint32_t* counters = launch.counters + first_partial(launch, schedule, cursor);
-  return arrive_last<F>(counters + row_begin, arrivals, row_end_of(cursor) - row_begin);
-}
-
-__device__ __forceinline__ void wait_for_partials(const AttentionLaunch& launch, uint32_t barrier,
-                                                  uint32_t parity) {
-  wait_for_phase(barrier, parity, launch.wait_limit, DeviceWait::kAttentionPartials);
-}
-
 // Into the stage, and waits for them: partials `begin` to `begin + count` of the range.
 template <typename F>
 __device__ __forceinline__ void copy_partials(const AttentionLaunch& launch,
                                               const PartialRange& range, int begin, int count,
                                               PartialStage& stage) {
-  const int bytes = launch.partial_floats * static_cast<int>(sizeof(float));
-  const int firsts = begin == 0 ? 1 : 0;
-  const int rest = count - firsts;
-  const uint32_t target = shared_address(stage.memory);
   if (CombineThreads<F>::index() < kWarpLanes) {
     order_writes_before_global_copies();
-    if (firsts > 0) start_copy(target, partial_at(launch, range.first), bytes, stage.barriers);
-    const float* source =
-        partial_at(launch, range.rest + int64_t{range.stride} * max(begin - 1, 0));
-    const bool is_dense = range.stride == 1;
-    if (rest > 0)
-      start_copies(target + firsts * bytes, source,
-                   {.bytes = is_dense ? rest * bytes : bytes,
-                    .count = is_dense ? 1 : rest,
-                    .stride_bytes = range.stride * bytes},
-                   stage.barriers + 8);
+    start_copies(shared_address(stage.memory),
+                 launch.partial_floats * static_cast<int>(sizeof(float)), count, stage.barrier,
+                 [&](int piece) { return partial_at(launch, range.number(begin + piece)); });
   }
-  if (firsts > 0) wait_for_partials(launch, stage.barriers, stage.parities[0]);
-  if (rest > 0) wait_for_partials(launch, stage.barriers + 8, stage.parities[1]);
-  stage.parities[0] ^= firsts > 0 ? 1 : 0;
-  stage.parities[1] ^= rest > 0 ? 1 : 0;
-}
-
-// Folds partials of a row, or the rows, in their order; `merged` is empty.
-// (Out of line it would need `merged` in local memory, all the time: 4.5 us a launch.)
-template <typename F>
-__device__ __forceinline__ void fold_staged(const AttentionLaunch& launch,
-                                            const PartialRange& range, PartialStage& stage,
-                                            Merged (&merged)[CombineThreads<F>::kCount]) {
-  using Threads = CombineThreads<F>;
-#pragma unroll 1
-  for (int begin = 0; begin < range.count; begin += stage.capacity) {
-    const int count = min(stage.capacity, range.count - begin);
-    if (begin > 0) Threads::sync();  // the partials before are folded
-    copy_partials<F>(launch, range, begin, count, stage);
-#pragma unroll 1
-    for (int part = 0; part < count; ++part) {
-      const float* partial = stage.memory + part * launch.partial_floats;
-      const float* maxima = partial + launch.group_heads * F::kHeadDim;
-#pragma unroll
-      for (int i = 0; i < Threads::kCount; ++i) {
-        if (!Threads::has_vector(launch, i)) continue;
-        const int vector = Threads::vector_of(i);
-        const int head = Threads::head_of(vector);
-        const float* sum = partial + vector * kVectorFloats;
-        merged[i].fold({maxima[head], maxima[launch.group_heads + head],
-                        *reinterpret_cast<const float4*>(sum)});
-      }
-    }
-  }
-  Threads::sync();  // the stage may be used again
+  wait_for_phase(stage.barrier, stage.parity, launch.wait_limit, DeviceWait::kAttentionPartials);
+  stage.parity ^= 1;
 }
 
 // What a thread of the combining warps holds of the pair that the block is at: some vectors of four
@@ -360,33 +293,40 @@ class PairFold {
                                   Threads::dim_of(vector)));
     }
   }
-  __device__ void store(const AttentionLaunch& launch, const Cursor& cursor, bool is_rehearsal) {
-    const int64_t first = first_element<F::kHeadDim>(launch, cursor) / kVectorFloats;
+  // Goes on with what was left of a row, or of all rows; so far there is nothing of it here. All
+  // combining threads have met since the stage was last used.
+  __device__ void take_over(const AttentionLaunch& launch, const PartialRange& range,
+                            PartialStage& stage) {
+#pragma unroll 1
+    for (int begin = 0; begin < range.count; begin += stage.capacity) {
+      const int count = min(stage.capacity, range.count - begin);
+      if (begin > 0) Threads::sync();  // the partials before are folded
+      copy_partials<F>(launch, range, begin, count, stage);
+#pragma unroll 1
+      for (int part = 0; part < count; ++part) {
+        const float* partial = stage.memory + part * launch.partial_floats;
+        const float* maxima = partial + launch.group_heads * F::kHeadDim;
 #pragma unroll
-    for (int i = 0; i < Threads::kCount; ++i) {
-      store_output<typename F::T>(launch, first + Threads::vector_of(i), rows_[i],
-                                  !is_rehearsal && Threads::has_vector(launch, i));
-      rows_[i] = Merged();
+        for (int i = 0; i < Threads::kCount; ++i) {
+          const int vector = Threads::some_vector(launch, i);
+          const int head = Threads::head_of(vector);
+          const float* sum = partial + vector * kVectorFloats;
+          row_[i].fold({maxima[head], maxima[launch.group_heads + head],
+                        *reinterpret_cast<const float4*>(sum)});
+        }
+      }
     }
   }
-  // Of the present row, for another block to go on with.
+  // Of the present row, for another block to go on with, or for this one.
   __device__ void leave(const AttentionLaunch& launch, int64_t partial) {
 #pragma unroll
     for (int i = 0; i < Threads::kCount; ++i) {
-      if (!Threads::has_vector(launch, i)) continue;
       const int vector = Threads::vector_of(i);
-      store_partial<F::kHeadDim>(launch, partial, Threads::head_of(vector), Threads::dim_of(vector),
-                                 row_[i]);
+      if (Threads::has_vector(launch, i))
+        store_partial<F::kHeadDim>(launch, partial, Threads::head_of(vector),
+                                   Threads::dim_of(vector), row_[i]);
       row_[i] = Merged();
     }
-  }
-  // Goes on with what others left of a row, or of all rows; so far there is nothing of it here.
-  __device__ void take_over(const AttentionLaunch& launch, const PartialRange& range,
-                            PartialStage& stage) {
-    Merged merged[Threads::kCount];
-    fold_staged<F>(launch, range, stage, merged);
-#pragma unroll
-    for (int i = 0; i < Threads::kCount; ++i) row_[i] = merged[i];
   }
   // The row is complete.
   __device__ void end_row() {
@@ -394,6 +334,16 @@ class PairFold {
     for (int i = 0; i < Threads::kCount; ++i) {
       rows_[i].fold(row_[i]);
       row_[i] = Merged();
+    }
+  }
+  // All rows are.
+  __device__ void store(const AttentionLaunch& launch, const Cursor& cursor, bool is_rehearsal) {
+    const int64_t first = first_element<F::kHeadDim>(launch, cursor) / kVectorFloats;
+#pragma unroll
+    for (int i = 0; i < Threads::kCount; ++i) {
+      store_output<typename F::T>(launch, first + Threads::vector_of(i), rows_[i],
+                                  !is_rehearsal && Threads::has_vector(launch, i));
+      rows_[i] = Merged();
     }
   }
 

@@ -38,7 +38,7 @@ TEST(CudaAttentionConfig, FillsSharedMemoryWithTheRing) {
       shape.q_heads = 8 * group;
       const Result<CudaAttentionConfig> config = configure_cuda_attention(shape, h200_limits());
       ASSERT_TRUE(config) << config.error().message;
-      EXPECT_LE(config->shared_bytes, 232448);
+      EXPECT_LE(config->shared.bytes, 232448);
       EXPECT_GE(config->buffers.ring_slots, group > 8 ? 1 : 2) << head_dim << " group " << group;
       EXPECT_EQ(config->form.query_blocks, group > 8 ? 2 : 1);
       EXPECT_EQ(config->grid_limit, 132);
@@ -56,9 +56,45 @@ TEST(CudaAttentionConfig, FitsEveryDevice) {
         const Result<CudaAttentionConfig> config = configure_cuda_attention(shape, limits);
         ASSERT_TRUE(config) << "head_dim " << head_dim << ", group " << group << ": "
                             << config.error().message;
-        EXPECT_LE(config->shared_bytes, limits.shared_block_bytes);
+        EXPECT_LE(config->shared.bytes, limits.shared_block_bytes);
         EXPECT_EQ(config->form.is_sm90, limits.compute_capability == 90);
         EXPECT_GE(config->form.threads(), 256) << "a thread for every sequence";
+      }
+    }
+  }
+}
+
+// Goal: parts of shared memory follow each other without a gap or an overlap, where they may lie:
+// copies and vectors need 16 bytes, barriers 8.
+TEST(CudaAttentionConfig, LaysPartsOfSharedMemorySideBySide) {
+  for (const CudaLimits& limits : all_test_devices()) {
+    for (const int head_dim : {64, 128, 256}) {
+      for (int group = 1; group <= 16; ++group) {
+        CudaAttentionShape shape = qwen_shape();
+        shape.kv.head_dim = head_dim;
+        shape.q_heads = 8 * group;
+        const Result<CudaAttentionConfig> config = configure_cuda_attention(shape, limits);
+        ASSERT_TRUE(config) << config.error().message;
+        const AttentionShared& shared = config->shared;
+        const AttentionBuffers& buffers = config->buffers;
+        const int warps = config->form.warps();
+        const int64_t partial_bytes = 4 * partial_floats(shape.q_heads, shape.kv);
+        EXPECT_EQ(shared.ring_bytes, buffers.ring_slots * 2 * 16 * 2 * head_dim);
+        EXPECT_EQ(shared.queries, warps * shared.ring_bytes);
+        EXPECT_EQ(shared.staged, shared.queries + buffers.query_buffers * 2 * group * head_dim);
+        EXPECT_EQ(shared.states, shared.staged + buffers.staged * partial_bytes);
+        EXPECT_EQ(shared.state_bytes, shared.sum_bytes + 2 * 4 * warps * kAttentionMaxGroup);
+        EXPECT_EQ(shared.barriers, shared.states + buffers.state_buffers * shared.state_bytes);
+        EXPECT_EQ(shared.ring_barrier_bytes, 16 * warps * buffers.ring_slots);
+        const int other_barriers = kAttentionMaxQueryBuffers + 2 * kAttentionMaxStateBuffers + 1;
+        EXPECT_GE(shared.schedule,
+                  shared.barriers + shared.ring_barrier_bytes + 8 * other_barriers);
+        EXPECT_EQ(shared.bytes, shared.schedule + kAttentionScheduleBytes);
+        for (const int vectors : {shared.queries, shared.query_bytes, shared.staged, shared.states,
+                                  shared.state_bytes, shared.sum_bytes, shared.schedule}) {
+          EXPECT_EQ(vectors % 16, 0) << "head_dim " << head_dim << ", group " << group;
+        }
+        EXPECT_EQ(shared.barriers % 8, 0);
       }
     }
   }
@@ -84,23 +120,23 @@ TEST(CudaAttentionConfig, SaysWhenTilesAreDue) {
   const Result<CudaAttentionConfig> config =
       configure_cuda_attention(qwen_shape(), limits, {.due_share = 0.5});
   ASSERT_TRUE(config) << config.error().message;
-  EXPECT_FLOAT_EQ(config->warp_tile_ns, 65536.0f / 2000.0f);
+  EXPECT_FLOAT_EQ(config->tile_ns, 8192.0f / 2000.0f);
   limits.pin_bytes_per_s = 0;
   const Result<CudaAttentionConfig> unknown = configure_cuda_attention(qwen_shape(), limits);
   ASSERT_TRUE(unknown) << unknown.error().message;
-  EXPECT_EQ(unknown->warp_tile_ns, 0.0f);
+  EXPECT_EQ(unknown->tile_ns, 0.0f);
 }
 
 // Goal: the multiplication that stands for a division is right for every number that occurs.
 TEST(CudaAttentionConfig, DividesByMultiplying) {
   for (int divisor = 16; divisor <= 4096; divisor += 16) {
-    const uint64_t divider = attention_divider(divisor);
+    const uint64_t factor = attention_factor(divisor);
     for (uint64_t quotient = 0; quotient * static_cast<uint64_t>(divisor) <= (1u << 20) + 4096;
          ++quotient) {
       const uint64_t first = quotient * static_cast<uint64_t>(divisor);
-      ASSERT_EQ(first * divider >> 32, quotient) << first << " / " << divisor;
+      ASSERT_EQ(first * factor >> 32, quotient) << first << " / " << divisor;
       if (first > 0) {
-        ASSERT_EQ((first - 1) * divider >> 32, quotient - 1) << divisor;
+        ASSERT_EQ((first - 1) * factor >> 32, quotient - 1) << divisor;
       }
     }
   }
@@ -108,7 +144,7 @@ TEST(CudaAttentionConfig, DividesByMultiplying) {
 
 TEST(CudaAttentionConfig, DividesByTheNumberOfBlocks) {
   for (int blocks = 1; blocks <= 300; ++blocks) {
-    const AttentionBlockDivider divider = attention_block_divider(blocks);
+    const AttentionDivider divider = attention_divider(blocks);
     const uint64_t divisor = static_cast<uint64_t>(blocks);
     for (const uint64_t end : {600u, 17450u, 1u << 24, 1u << 31}) {
       for (uint64_t n = end - 600; n < end; ++n) {

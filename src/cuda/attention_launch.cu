@@ -53,20 +53,26 @@ __device__ __forceinline__ void take_tile(const AttentionLaunch& launch, WarpSta
   if (starts_next) loader.start_values();
 }
 
-// How many tiles of a warp are on their way. Who has twice as many bytes in flight gets twice the
-// bandwidth, at the cost of others: so a warp that is on time keeps `calm_slots` tiles in flight,
-// one that is late as many as its ring holds (Schedule::tile_ns says when each is due).
+// How many tiles of a warp are on their way. Blocks have some tiles more or fewer than an equal
+// share, since chunks are not divided, and warps one more or less; some SMs get less from memory
+// than others. All are to end at one time, that at which all tiles of the launch could have been
+// read, and so each tile of a warp is due at some time. Who has twice as many bytes in flight gets
+// twice the bandwidth, at the cost of others: a warp that is on time keeps `calm_slots` tiles in
+// flight, one that is late as many as its ring holds.
 class Pace {
  public:
   // Now, with a full ring.
-  __device__ explicit Pace(const AttentionLaunch& launch)
-      : due_(read_timer()), in_flight_(launch.buffers.ring_slots) {}
+  __device__ Pace(const AttentionLaunch& launch, const Schedule& schedule, int tile_count)
+      : due_(read_timer()), in_flight_(launch.buffers.ring_slots) {
+    const float launch_ns = static_cast<float>(schedule.launch_ns);
+    tile_ns_ = __float2uint_rn(__fdividef(launch_ns, static_cast<float>(tile_count)));
+  }
 
   // Once before each tile: whether another one is asked for as soon as it has been taken.
-  __device__ bool starts_next(const AttentionLaunch& launch, const Schedule& schedule) {
+  __device__ bool starts_next(const AttentionLaunch& launch) {
     // One answer for the warp: lanes need not read the timer in the same moment.
     const bool is_late = __any_sync(~0u, static_cast<int32_t>(read_timer() - due_) > 0);
-    due_ += static_cast<uint32_t>(schedule.tile_ns);
+    due_ += tile_ns_;
     wanted_ = is_late ? launch.buffers.ring_slots : launch.calm_slots;
     if (in_flight_ <= wanted_) return true;
     --in_flight_;
@@ -82,6 +88,7 @@ class Pace {
  private:
   uint32_t due_;  // of the next tile, on the GPU's timer
   int in_flight_;
+  uint32_t tile_ns_ = 0;  // from one tile to the next
   int wanted_ = 0;
 };
 
@@ -92,62 +99,54 @@ struct SharedMemory {
   Ring<F> ring;      // of this warp
   uint32_t queries;  // [query buffers][group_heads][kHeadDim]
   uint32_t first_ring_barriers;
-  uint32_t query_barriers;    // [query buffers]: queries are there
-  uint32_t partial_barriers;  // of the stage
-  uint32_t full_barriers;     // [state buffers]: states are there
-  uint32_t free_barriers;     // [state buffers]: states may be overwritten
-  float* staged;              // [staged partials]
-  float* states;              // [state buffers]
+  uint32_t query_barriers;   // [query buffers]: queries are there
+  uint32_t full_barriers;    // [state buffers]: states are there
+  uint32_t free_barriers;    // [state buffers]: states may be overwritten
+  uint32_t partial_barrier;  // of the stage
+  float* staged;             // [staged partials]
+  std::byte* states;         // [state buffers]
   Schedule* schedule;
 
   __device__ SharedMemory(std::byte* memory, const AttentionLaunch& launch, int warp) {
-    const int slots = launch.buffers.ring_slots;
-    const int ring_bytes = 2 * F::kTileBytes * F::kWarps * slots;
-    const int query_bytes = launch.buffers.query_buffers * launch.group_heads * F::kRowBytes;
-    const int barrier_bytes = 8 * (2 * F::kWarps * slots + kAttentionMaxQueryBuffers +
-                                   kAttentionPartialBarriers + 2 * kAttentionMaxStateBuffers);
-    queries = shared_address(memory) + ring_bytes;
-    staged = reinterpret_cast<float*>(memory + ring_bytes + query_bytes);
-    states = staged + launch.buffers.staged * launch.partial_floats;
-    std::byte* last = reinterpret_cast<std::byte*>(states + launch.buffers.state_buffers *
-                                                                state_floats(launch.group_heads));
-    first_ring_barriers = shared_address(last);
-    query_barriers = first_ring_barriers + 16 * F::kWarps * slots;
-    partial_barriers = query_barriers + 8 * kAttentionMaxQueryBuffers;
-    full_barriers = partial_barriers + 8 * kAttentionPartialBarriers;
+    const AttentionShared& at = launch.shared;
+    queries = shared_address(memory + at.queries);
+    staged = reinterpret_cast<float*>(memory + at.staged);
+    states = memory + at.states;
+    first_ring_barriers = shared_address(memory + at.barriers);
+    query_barriers = first_ring_barriers + at.ring_barrier_bytes;
+    full_barriers = query_barriers + 8 * kAttentionMaxQueryBuffers;
     free_barriers = full_barriers + 8 * kAttentionMaxStateBuffers;
-    schedule = reinterpret_cast<Schedule*>(last + barrier_bytes);
-    ring.tiles = shared_address(memory) + 2 * F::kTileBytes * slots * warp;
-    ring.barriers = first_ring_barriers + 16 * slots * warp;
-  }
-  __device__ static int state_floats(int group_heads) {
-    return F::kWarps * (group_heads * (F::kHeadDim + kStatePadFloats) + 2 * kMaxGroup);
+    partial_barrier = free_barriers + 8 * kAttentionMaxStateBuffers;
+    schedule = reinterpret_cast<Schedule*>(memory + at.schedule);
+    ring.tiles = shared_address(memory) + at.ring_bytes * warp;
+    ring.barriers = first_ring_barriers + 16 * launch.buffers.ring_slots * warp;
   }
   __device__ uint32_t queries_in(const AttentionLaunch& launch, int buffer) const {
-    return queries + buffer * launch.group_heads * F::kRowBytes;
+    return queries + buffer * launch.shared.query_bytes;
   }
   __device__ TileStates<F::kHeadDim> states_in(const AttentionLaunch& launch, int buffer) const {
-    float* sums = states + buffer * state_floats(launch.group_heads);
-    float* maxima = sums + F::kWarps * launch.group_heads * (F::kHeadDim + kStatePadFloats);
-    return {sums, maxima, maxima + F::kWarps * kMaxGroup};
+    std::byte* state = states + buffer * launch.shared.state_bytes;
+    float* maxima = reinterpret_cast<float*>(state + launch.shared.sum_bytes);
+    return {reinterpret_cast<float*>(state), maxima, maxima + F::kWarps * kAttentionMaxGroup};
   }
   __device__ PartialStage partial_stage(const AttentionLaunch& launch) const {
-    return {staged, partial_barriers, launch.buffers.staged};
+    return {staged, partial_barrier, launch.buffers.staged};
   }
   // A warp makes one barrier after the other, and each takes 30 ns: so the warps that take tiles,
   // but for the first one, which works on the schedule, make those of their own ring and share
-  // those of queries and partials, and two of the combining warps make the others.
+  // those of queries and of partials, and two of the combining warps make the others.
   __device__ void initialise_barriers(const AttentionLaunch& launch, int warp) const {
     const int lane = threadIdx.x % kWarpLanes;
     const int ring_barriers = 2 * launch.buffers.ring_slots;
     if (warp == 0) return;
     if (warp < F::kWarps) {
-      constexpr int kShared = kAttentionMaxQueryBuffers + kAttentionPartialBarriers;
       const int number = warp - 1 + (lane - ring_barriers) * (F::kWarps - 1);
       if (lane < ring_barriers) {
         initialise_barrier(ring.barriers + 8 * lane, kCopyArrivals);
-      } else if (number < kShared) {
+      } else if (number < kAttentionMaxQueryBuffers) {
         initialise_barrier(query_barriers + 8 * number, kCopyArrivals);
+      } else if (number == kAttentionMaxQueryBuffers) {
+        initialise_barrier(partial_barrier, kCopyArrivals);
       }
     } else if (warp == F::kWarps) {
       if (lane < ring_barriers) initialise_barrier(first_ring_barriers + 8 * lane, kCopyArrivals);
@@ -175,7 +174,7 @@ __device__ __forceinline__ void prefetch_page_table(const AttentionLaunch& launc
 // front of a pair, and which one each has is known, and asked for, two microseconds later.
 __device__ __forceinline__ void bring_front(const AttentionLaunch& launch, int row_bytes) {
   const int pair = static_cast<int>(blockIdx.x);
-  const int sequence = pair / launch.kv_heads;
+  const int sequence = divide(pair, launch.head_divider);
   const int place = threadIdx.x % kWarpLanes;  // of a page
   const int first_token = place * launch.page_tokens;
   const int most_tokens = min(launch.front_tokens, launch.max_length);
@@ -218,19 +217,15 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
   const Schedule& schedule = *shared.schedule;
   recorder.phase(DevicePhase::kReadAhead);
   TileLoader<F> loader(launch, schedule, shared.ring, warp);
-  for (int slot = 0; slot < launch.buffers.ring_slots; ++slot) {
-    loader.start_keys();
-    loader.start_values();
-    loader.advance();
-  }
+  loader.fill_ring();
   recorder.phase(DevicePhase::kWaitLaunch);
   loader.wait();
   let_next_launch_start();
-  Pace pace(launch);
+  TileLane<F> lane = {warp};
+  Pace pace(launch, schedule, lane.tile_count(schedule.tiles));
   recorder.phase(DevicePhase::kWaitData);
 
   WarpState<F> state;
-  TileLane<F> lane = {warp};
   RingPlace place;
   RingPlace query_place;
   RingPlace state_place = {0, 1};  // the states are free at first
@@ -254,7 +249,7 @@ __device__ __forceinline__ void take_tiles(const AttentionLaunch& launch,
     if (recorded.next()) recorder.phase(DevicePhase::kWork, walk.cursor().chunk);
     const int step = F::kWarps * kAttentionTileTokens;
     for (int token = tile_lane * kAttentionTileTokens; token < token_count; token += step) {
-      bool has_started = pace.starts_next(launch, schedule);
+      bool has_started = pace.starts_next(launch);
       take_tile(launch, state, loader, shared.ring, place, token_count - token, has_started);
       place.advance(launch.buffers.ring_slots);
       bool starts_more = pace.starts_more();
@@ -295,7 +290,9 @@ __device__ __forceinline__ void start_queries(const AttentionLaunch& launch,
   pairs.advance_pair(launch, *shared.schedule);
 }
 
-// What the combining warps of a block do with a chunk.
+// What the combining warps of a block do in a round: with a chunk, or without one when a row or a
+// pair that other blocks have some of is complete. One copy of everything, in the order in which it
+// may have to be done: code that an SM has not run yet is slow.
 template <typename F>
 class Combiner {
  public:
@@ -305,62 +302,68 @@ class Combiner {
     if (begin.chunk > 0) begin_front_ = front_chunks(launch, schedule_, begin);
   }
 
-  // Before the chunk is there: whether it is folded in registers.
+  // Whether a round without a chunk comes next, at the same cursor.
+  __device__ bool has_left() const { return left_.count > 0; }
+
+  // Before the chunk is there: what becomes of it.
   __device__ void prepare(const Cursor& cursor, uint32_t full_barrier, uint32_t parity) {
     const Piece& piece = schedule_.piece;
     const bool lacks_front = piece.lacks_front(cursor);
     const bool lacks_back = piece.lacks_back(cursor);
     const bool is_first = lacks_front && cursor.chunk == piece.begin.chunk;
-    leaves_rows_ = !is_one_row(cursor) && (lacks_front || lacks_back);
-    if (leaves_rows_) {
+    if (!lacks_front && !lacks_back) {
+      held_ = Held::kPair;
+    } else if (!is_one_row(cursor)) {
       const bool begins_row = cursor.chunk == row_begin_of(cursor);
       const bool ends_here = !lacks_back || row_end_of(cursor) <= piece.end.chunk;
-      if (begins_row || is_first) holds_row_ = begins_row && ends_here;
+      if (begins_row || is_first) held_ = begins_row && ends_here ? Held::kRow : Held::kChunk;
+    } else if (lacks_back) {
+      held_ = lacks_front ? Held::kChunk : Held::kFront;
+    } else if (is_first || held_ == Held::kChunk) {
+      // The block with the last chunk of a cut pair goes on with what the others left as soon as
+      // all of it is there. What this block has left meanwhile is among it.
+      const bool is_all = others_are_done<F>(launch_, schedule_, cursor, full_barrier, parity);
+      held_ = is_all ? Held::kPair : Held::kChunk;
+      if (is_all) left_ = left_before(cursor, cursor.chunk);
+    }
+  }
+  __device__ void take_left() {
+    fold_.take_over(launch_, left_, stage_);
+    left_.count = 0;
+  }
+  __device__ void take_chunk(const TileStates<F::kHeadDim>& states) {
+    fold_.add_chunk(launch_, states);
+    ++chunk_count_;
+  }
+  // At the end of a round. `ends_pair`: the chunk is the block's last one of the pair. In a
+  // rehearsal there is nothing yet, and nothing is stored.
+  __device__ void finish(const Cursor& cursor, bool has_chunk, bool ends_pair, bool is_rehearsal,
+                         CombineRecorder<F>& recorder) {
+    const bool ends_row = !has_chunk || ends_row_at(cursor);
+    if (held_ == Held::kPair) {
+      if (ends_row) fold_.end_row();
+      if (has_chunk && !cursor.is_last_chunk()) return;
+      if (has_chunk) recorder.phase(DevicePhase::kStore, cursor.chunk);
+      fold_.store(launch_, cursor, is_rehearsal);
+      chunk_count_ = 0;
       return;
     }
-    if (cursor.chunk == 0) holds_row_ = true;
-    if (is_first) holds_row_ = false;
-    if (holds_row_ || lacks_back) return;
-    // The block with the last chunk of a cut pair goes on with what the others left as soon as all
-    // of it is there. What this block has left meanwhile is among it.
-    holds_row_ = others_are_done<F>(launch_, schedule_, cursor, full_barrier, parity);
-    if (!holds_row_) return;
-    fold_.take_over(launch_, left_before(cursor, cursor.chunk), stage_);
-    left_ = 0;
-  }
-  __device__ void take(const TileStates<F::kHeadDim>& states, const Cursor& cursor) {
-    if (holds_row_) {
-      fold_.add_chunk(launch_, states);
-    } else {
-      const int64_t first = first_partial(launch_, schedule_, cursor);
-      store_chunk<F>(launch_, states, first + cursor.chunk);
-    }
-    ++left_;
-  }
-  // After the chunk, when its states may be overwritten. `ends_pair`: it is the block's last one.
-  // In a rehearsal there is no chunk yet, and nothing is stored.
-  __device__ void finish(const Cursor& cursor, bool ends_pair, CombineRecorder<F>& recorder,
-                         bool is_rehearsal) {
-    const bool ends_row = ends_row_at(cursor);
-    const bool holds_pair = holds_row_ && !leaves_rows_;
-    if (is_rehearsal || (holds_pair && ends_row)) fold_.end_row();
-    if (is_rehearsal || (holds_pair && cursor.is_last_chunk())) {
-      if (!is_rehearsal) recorder.phase(DevicePhase::kStore, cursor.chunk);
-      fold_.store(launch_, cursor, is_rehearsal);
-      left_ = 0;
-    } else if (ends_pair || (ends_row && !holds_pair)) {
-      recorder.phase(DevicePhase::kWaitBlock, cursor.chunk);
-      bool has_row = holds_row_ && leaves_rows_;  // all of it
-      if (!has_row) {
-        if (holds_row_) fold_.leave(launch_, first_partial(launch_, schedule_, cursor));
-        has_row = arrive_in_row<F>(launch_, schedule_, cursor, left_);
-      }
-      left_ = 0;
-      if (has_row) put_together(cursor);
-    }
+    const bool is_due = ends_row || ends_pair;
+    if (!is_due && held_ != Held::kChunk) return;  // it goes on in registers
+    if (is_due && has_chunk) recorder.phase(DevicePhase::kWaitBlock, cursor.chunk);
+    fold_.leave(launch_, first_partial(launch_, schedule_, cursor) + place_of_left(cursor));
+    if (is_due && arrive_last(cursor)) expect_all(cursor);
   }
 
  private:
+  // What of the pair is held in registers when a chunk has been taken.
+  enum class Held {
+    kPair,   // all of it so far, of this block's chunks and of others
+    kFront,  // the same, of a pair of one row whose back others have
+    kRow,    // a row so far, of a pair that is cut, but not in this row
+    kChunk   // the chunk
+  };
+
   // What there is of a cut pair of one row. Its front is this block's own or that of the pair it
   // begins with.
   __device__ PartialRange left_before(const Cursor& cursor, int chunk_end) const {
@@ -368,41 +371,45 @@ class Combiner {
     const int front = piece.lacks_front(cursor) ? begin_front_ : piece.end.chunk;
     return partials_before(launch_, schedule_, cursor, front, chunk_end);
   }
-  // The row is here in registers; true if now all rows of the pair are left.
-  __device__ bool leave_row(const Cursor& cursor) {
-    const int64_t first = first_partial(launch_, schedule_, cursor);
-    fold_.leave(launch_, first + row_begin_of(cursor));
-    // The counter of chunk 1 is free: rows count at chunks 0, 8, 16 and so on.
-    return arrive_last<F>(launch_.counters + first + 1, 1, rows_of(cursor));
+  // Of what is held, among the partials of the pair.
+  __device__ int place_of_left(const Cursor& cursor) const {
+    if (held_ == Held::kFront) return 0;
+    return held_ == Held::kRow ? row_begin_of(cursor) : cursor.chunk;
   }
-  // A row of a cut pair is complete: here in registers, or left by all blocks that have some of it.
-  __device__ void put_together(const Cursor& cursor) {
-    bool is_all = !leaves_rows_;
-    bool holds_row = leaves_rows_ && holds_row_;
-    PartialRange range = is_all ? left_before(cursor, cursor.chunk_count)
-                                : partials_of_row(launch_, schedule_, cursor);
-#pragma unroll 1  // one copy of what folds them
-    while (true) {
-      if (!holds_row) fold_.take_over(launch_, range, stage_);
-      if (is_all) break;
-      if (!leave_row(cursor)) return;
-      range = partials_of_rows(launch_, schedule_, cursor);
-      is_all = true;
-      holds_row = false;
+  // Counts in what this block has left: chunks of a row, or a row. True if it was the last.
+  __device__ bool arrive_last(const Cursor& cursor) {
+    const bool is_row = held_ == Held::kRow;
+    const int row_begin = row_begin_of(cursor);
+    // Chunks count at the row's first chunk, 0, 8, 16 and so on, so that the counter of chunk 1 is
+    // free for rows.
+    const int64_t number = first_partial(launch_, schedule_, cursor) + (is_row ? 1 : row_begin);
+    const int arrivals = is_row ? 1 : chunk_count_;
+    const int expected = is_row ? rows_of(cursor) : row_end_of(cursor) - row_begin;
+    chunk_count_ = 0;
+    return count_in<F>(launch_.counters + number, arrivals, expected);
+  }
+  // All of a row, or all rows, are left: the next round takes them.
+  __device__ void expect_all(const Cursor& cursor) {
+    if (is_one_row(cursor)) {
+      left_ = left_before(cursor, cursor.chunk_count);
+    } else if (held_ == Held::kRow) {
+      left_ = partials_of_rows(launch_, schedule_, cursor);
+    } else {
+      left_ = partials_of_row(launch_, schedule_, cursor);
+      held_ = Held::kRow;
+      return;
     }
-    fold_.end_row();
-    fold_.store(launch_, cursor, false);
+    held_ = Held::kPair;
   }
 
   const AttentionLaunch& launch_;
   const Schedule& schedule_;
   PartialStage stage_;
   PairFold<F> fold_;
+  PartialRange left_;  // what is to be taken over next
+  Held held_ = Held::kPair;
   int begin_front_ = 0;  // chunks of the pair that the piece begins in, in the block of its first
-  bool leaves_rows_ = false;  // the pair has several rows and is cut
-  bool holds_row_ = false;    // fold_ has all chunks before the present one: of the row or, where
-                              // no rows are left, of the pair
-  int left_ = 0;              // chunks that are not counted in
+  int chunk_count_ = 0;  // that were taken and are not counted in
 };
 
 // At level kTasks, by the first of the combining warps, which has nothing to do yet: waits for the
@@ -458,11 +465,16 @@ __device__ __forceinline__ void combine_chunks(const AttentionLaunch& launch,
   for (Walk walk(schedule); !walk.is_done();) {
     const Cursor& cursor = walk.cursor();
     const bool ends_pair = walk.ends_pair(schedule);
-    if (!is_rehearsal) {
-      const bool is_recorded = recorded.next();
+    const bool has_chunk = !is_rehearsal && !combiner.has_left();
+    const uint32_t full_barrier = shared.full_barriers + 8 * state_place.slot;
+    bool is_recorded = false;
+    if (has_chunk) {
+      is_recorded = recorded.next();
       if (is_recorded) recorder.phase(DevicePhase::kWaitData, cursor.chunk);
-      const uint32_t full_barrier = shared.full_barriers + 8 * state_place.slot;
       combiner.prepare(cursor, full_barrier, state_place.parity);
+    }
+    if (combiner.has_left()) combiner.take_left();
+    if (has_chunk) {
       wait_for_phase(full_barrier, state_place.parity, launch.wait_limit,
                      DeviceWait::kAttentionStates);
       if (is_recorded) recorder.phase(DevicePhase::kWork, cursor.chunk);
@@ -470,11 +482,12 @@ __device__ __forceinline__ void combine_chunks(const AttentionLaunch& launch,
         start_queries<F>(launch, shared, pairs, query_buffer);
         if (++query_buffer == launch.buffers.query_buffers) query_buffer = 0;
       }
-      combiner.take(shared.states_in(launch, state_place.slot), cursor);
+      combiner.take_chunk(shared.states_in(launch, state_place.slot));
       arrive(shared.free_barriers + 8 * state_place.slot);
       state_place.advance(launch.buffers.state_buffers);
     }
-    combiner.finish(cursor, ends_pair, recorder, is_rehearsal);
+    combiner.finish(cursor, has_chunk, ends_pair, is_rehearsal, recorder);
+    if (combiner.has_left()) continue;
     if (is_rehearsal) {
       first_keys.wait(launch, shared, recorder);
     } else {
@@ -490,20 +503,20 @@ __global__ void __launch_bounds__(F::kThreads, 1)
     attention_kernel(const __grid_constant__ AttentionLaunch launch) {
   extern __shared__ __align__(128) std::byte memory[];
   const int warp = threadIdx.x / kWarpLanes;
+  // Two warps work on the schedule and one brings a front while the others make the barriers.
+  constexpr int kPartialWarp = F::kWarps + 1;
+  constexpr int kFrontWarp = F::kWarps + 2;
+  const int length = thread_length(launch, kPartialWarp);
   MainRecorder<F> main_recorder(launch.recorder, threadIdx.x == 0);
   main_recorder.begin(DevicePhase::kSetUp);
   CombineRecorder<F> combine_recorder(launch.recorder, threadIdx.x == F::kTileThreads);
   combine_recorder.enter();
   const SharedMemory<F> shared(memory, launch, warp);
-  // Two warps work on the schedule and one brings a front while the others make the barriers.
-  constexpr int kPartialWarp = F::kWarps + 1;
-  constexpr int kFrontWarp = F::kWarps + 2;
   if (warp == kFrontWarp) {
     bring_front(launch, F::kRowBytes);
   } else if (warp != kPartialWarp) {
     shared.initialise_barriers(launch, warp);
   }
-  const int length = launch.has_schedules ? 0 : thread_length(launch, kPartialWarp);
   prefetch_page_table(launch);
   if (launch.has_schedules) {
     load_schedule(launch, *shared.schedule);

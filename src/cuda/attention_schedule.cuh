@@ -33,11 +33,14 @@ struct Schedule;
 __device__ __forceinline__ int tiles_of(int tokens) {
   return max((tokens + kAttentionTileTokens - 1) / kAttentionTileTokens, 1);
 }
-__device__ __forceinline__ int divide(int value, uint32_t divider) {
-  return static_cast<int>(__umulhi(static_cast<uint32_t>(value), divider));
+__device__ __forceinline__ int divide(int value, uint32_t factor) {
+  return static_cast<int>(__umulhi(static_cast<uint32_t>(value), factor));
+}
+__device__ __forceinline__ int divide(int value, const AttentionDivider& divider) {
+  return static_cast<int>(uint64_t{static_cast<uint32_t>(value)} * divider.factor >> divider.shift);
 }
 __device__ __forceinline__ int chunks_of(const AttentionLaunch& launch, int tokens) {
-  return max(divide(tokens + launch.chunk_tokens - 1, launch.chunk_divider), 1);
+  return max(divide(tokens + launch.chunk_tokens - 1, launch.chunk_factor), 1);
 }
 // The quotient, which is below 2^20, of numbers that are not negative.
 __device__ __forceinline__ int divide_roughly(int value, int divisor) {
@@ -48,9 +51,7 @@ __device__ __forceinline__ int divide_roughly(int value, int divisor) {
 }
 // A block's part of so many places, rounded up.
 __device__ __forceinline__ int block_share(const AttentionLaunch& launch, int places) {
-  const uint32_t value = static_cast<uint32_t>(places) + gridDim.x - 1;
-  return static_cast<int>(uint64_t{value} * launch.block_divider.factor >>
-                          launch.block_divider.shift);
+  return divide(places + static_cast<int>(gridDim.x) - 1, launch.block_divider);
 }
 
 // One chunk, and the way to the next one.
@@ -113,7 +114,8 @@ struct alignas(16) Schedule {
   int32_t pair_end;                   // places without a tile behind those of each pair
   int32_t block_places;               // size of a block's piece
   int32_t has_room;                   // 0: the workspace is too small, and nothing is done
-  int32_t tile_ns;                    // that a warp of this block may take for one of its tiles
+  int32_t launch_ns;                  // that the launch may take for all tiles
+  int32_t tiles;                      // of this block
   int32_t begin[kAttentionMaxBatch];  // tiles of a head of all sequences before
   int32_t partial_begin[kAttentionMaxBatch];  // number of its first partial
   int32_t length[kAttentionMaxBatch];
@@ -174,8 +176,7 @@ __device__ __forceinline__ int sum_up_to_lane(int value) {
   return value;
 }
 
-__device__ inline int checked_length(const AttentionLaunch& launch, int sequence) {
-  const int length = launch.lengths[sequence];
+__device__ inline int checked_length(const AttentionLaunch& launch, int length) {
   if (length >= 0 && length <= launch.max_length) return length;
   atomicOr(launch.status, kAttentionBadLength);
   return length < 0 ? 0 : launch.max_length;
@@ -236,7 +237,7 @@ struct Layout {
 
 // The first chunk of a pair that begins at the pair's `place` or behind it.
 __device__ __forceinline__ int chunk_in_pair(const AttentionLaunch& launch, int place) {
-  return divide(place * kAttentionTileTokens + launch.chunk_tokens - 1, launch.chunk_divider);
+  return divide(place * kAttentionTileTokens + launch.chunk_tokens - 1, launch.chunk_factor);
 }
 
 // How many chunks of a pair the block has in which it begins.
@@ -246,18 +247,9 @@ __device__ inline int front_chunks(const AttentionLaunch& launch, const Schedule
   const int sequence = pair.sequence();
   const int begin = launch.kv_heads * (schedule.begin[sequence] + schedule.pair_end * sequence) +
                     pair.kv_head() * pair_places;
-  const int in_piece = begin % schedule.block_places;
+  const int in_piece = begin - divide_roughly(begin, schedule.block_places) * schedule.block_places;
   const int in_block = min(schedule.block_places - in_piece, pair_places);
   return min(chunk_in_pair(launch, in_block), pair.chunk_count);
-}
-
-// Blocks have some tiles more or fewer than an equal share, since chunks are not divided, and some
-// SMs get less from memory than others. All are to end at one time, that at which so many tiles
-// could have been read: so this is what a warp of a block with `tiles` may take for one of them.
-__device__ __forceinline__ int tile_ns_of(const AttentionLaunch& launch, const Layout& layout,
-                                          int tiles) {
-  const float all_ns = launch.warp_tile_ns * static_cast<float>(layout.tiles);
-  return __float2int_rn(__fdividef(all_ns, static_cast<float>(max(tiles, 1))));
 }
 
 // By a warp: the first chunk that begins at `place` or behind it, and how many tiles are before it.
@@ -323,7 +315,8 @@ __device__ __forceinline__ void take_piece(const AttentionLaunch& launch, Schedu
   if (lane == 0) {
     schedule.pair_end = layout.pair_end;
     schedule.block_places = layout.block_places;
-    schedule.tile_ns = tile_ns_of(launch, layout, tiles);
+    schedule.launch_ns = __float2int_rn(launch.tile_ns * static_cast<float>(layout.tiles));
+    schedule.tiles = tiles;
     schedule.piece.begin = cursor;
   } else if (lane == kWarpLanes / 2) {
     schedule.piece.end = cursor;
@@ -363,13 +356,18 @@ __device__ __forceinline__ void number_partials(const AttentionLaunch& launch, S
   }
 }
 
-// The length that a thread looks after. Where there are no more sequences than lanes, the two warps
-// that work on the schedule have all of them.
+// The length that a thread looks after, as it is in memory: asked for as soon as the block begins,
+// looked at when it is there. Where there are no more sequences than lanes, the two warps that work
+// on the schedule have all of them.
 __device__ __forceinline__ int thread_length(const AttentionLaunch& launch, int partial_warp) {
   const int warp = threadIdx.x / kWarpLanes;
   const bool has_any = launch.batch > kWarpLanes || warp == 0 || warp == partial_warp;
   const int sequence = launch.batch > kWarpLanes ? threadIdx.x : threadIdx.x % kWarpLanes;
-  return has_any && sequence < launch.batch ? checked_length(launch, sequence) : 0;
+  int length = 0;
+  if (has_any && sequence < launch.batch) {
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(length) : "l"(launch.lengths + sequence));
+  }
+  return length;
 }
 
 // By the whole block, each thread with its thread_length(); ends with a barrier. A thread has one
@@ -377,6 +375,7 @@ __device__ __forceinline__ int thread_length(const AttentionLaunch& launch, int 
 __device__ inline void make_schedule(const AttentionLaunch& launch, Schedule& schedule, int length,
                                      int partial_warp) {
   const int warp = threadIdx.x / kWarpLanes;
+  length = checked_length(launch, length);
   if (threadIdx.x < launch.batch) schedule.length[threadIdx.x] = length;
   if (launch.batch > kWarpLanes) {
     __syncthreads();
@@ -391,6 +390,7 @@ __device__ inline void make_schedule(const AttentionLaunch& launch, Schedule& sc
 // Schedules lie in units of 16 bytes.
 static_assert(sizeof(Schedule) % sizeof(uint4) == 0);
 inline constexpr int kScheduleUnits = sizeof(Schedule) / sizeof(uint4);
+static_assert(kScheduleUnits <= kAttentionMaxBatch);  // a block has more threads
 
 __device__ __forceinline__ uint4* stored_schedule(const AttentionLaunch& launch) {
   return reinterpret_cast<uint4*>(launch.schedules + blockIdx.x * kAttentionScheduleBytes);
@@ -398,17 +398,14 @@ __device__ __forceinline__ uint4* stored_schedule(const AttentionLaunch& launch)
 // By the whole block, behind make_schedule().
 __device__ inline void store_schedule(const AttentionLaunch& launch, const Schedule& schedule) {
   const uint4* source = reinterpret_cast<const uint4*>(&schedule);
-  for (int i = threadIdx.x; i < kScheduleUnits; i += blockDim.x) {
-    stored_schedule(launch)[i] = source[i];
-  }
+  if (threadIdx.x < kScheduleUnits) stored_schedule(launch)[threadIdx.x] = source[threadIdx.x];
 }
 // In its place: one way to L2 instead of all that. Ends with a barrier. Not waited for: the launch
 // that stored it had ended when this one could begin, so that L2 has it; L1 may not be asked.
 __device__ inline void load_schedule(const AttentionLaunch& launch, Schedule& schedule) {
   uint4* target = reinterpret_cast<uint4*>(&schedule);
-  for (int i = threadIdx.x; i < kScheduleUnits; i += blockDim.x) {
-    target[i] = __ldcg(stored_schedule(launch) + i);
-  }
+  if (threadIdx.x < kScheduleUnits)
+    target[threadIdx.x] = __ldcg(stored_schedule(launch) + threadIdx.x);
   __syncthreads();
 }
 

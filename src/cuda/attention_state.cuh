@@ -178,8 +178,8 @@ __device__ void WarpState<F>::store(const TileStates<F::kHeadDim>& states, int t
       }
       if (head >= group_heads) continue;
       if (lane < 4) {
-        states.maxima[tile_lane * kMaxGroup + head] = maxima[block][i];
-        states.totals[tile_lane * kMaxGroup + head] = total;
+        states.maxima[tile_lane * kAttentionMaxGroup + head] = maxima[block][i];
+        states.totals[tile_lane * kAttentionMaxGroup + head] = total;
       }
       float* row = states.row(tile_lane, group_heads, head) + lane / 4;
 #pragma unroll

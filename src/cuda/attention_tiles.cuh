@@ -38,18 +38,15 @@ struct Form {
   static constexpr int kSteps = HeadDim_ / 16;  // of 16 dims
 };
 
-inline constexpr int kStatePadFloats = 4;  // keeps the warps' stores off each other's banks
-inline constexpr int kMaxGroup = 16;
-
 // In shared memory: what was found in the tiles of each lane of a chunk.
 template <int HeadDim>
 struct TileStates {
-  float* sums;    // [lanes][group][HeadDim + kStatePadFloats]
-  float* maxima;  // [lanes][kMaxGroup]
-  float* totals;  // [lanes][kMaxGroup]
+  float* sums;    // [lanes][group][HeadDim + kAttentionStatePadFloats]
+  float* maxima;  // [lanes][kAttentionMaxGroup]
+  float* totals;  // [lanes][kAttentionMaxGroup]
 
   __device__ float* row(int lane, int group_heads, int head) const {
-    return sums + (lane * group_heads + head) * (HeadDim + kStatePadFloats);
+    return sums + (lane * group_heads + head) * (HeadDim + kAttentionStatePadFloats);
   }
 };
 
@@ -86,6 +83,10 @@ struct TileLane {
   int tiles_before = 0;  // of the block, modulo the number of warps
 
   __device__ int number() const { return (warp - tiles_before) & (F::kWarps - 1); }
+  // Of the block's tiles, those of this warp, at least 1.
+  __device__ int tile_count(int block_tiles) const {
+    return max(block_tiles - warp + F::kWarps - 1, F::kWarps) / F::kWarps;
+  }
   __device__ void advance(int chunk_tiles) {
     tiles_before = (tiles_before + chunk_tiles) & (F::kWarps - 1);
   }
@@ -95,16 +96,13 @@ __device__ __forceinline__ int tiles_in(int token_count) {
   return (token_count + kAttentionTileTokens - 1) / kAttentionTileTokens;
 }
 
-// The tiles of a warp in the order in which it takes them, chunk after chunk. Page numbers are
-// loaded one chunk ahead: thread i has the page of the warp's tile i.
+// The tiles of a warp in the order in which it takes them, chunk after chunk; it begins before the
+// first one. Page numbers are loaded one chunk ahead: thread i has the page of the warp's tile i.
 template <typename F>
 class TileSource {
  public:
   __device__ TileSource(const AttentionLaunch& launch, const Schedule& schedule, int warp)
-      : launch_(launch), schedule_(schedule), next_(schedule), lane_{warp} {
-    find_next_chunk();
-    take_next_chunk();
-  }
+      : launch_(launch), schedule_(schedule), next_(schedule), lane_{warp} {}
 
   __device__ bool has_tile() const { return tile_ < tile_count_; }
   // The tile that holds the newest token of its sequence, which the launch before may have written.
@@ -115,7 +113,25 @@ class TileSource {
         __shfl_sync(~0u, reinterpret_cast<unsigned long long>(thread_keys_), tile_));
   }
   __device__ void advance() {
-    if (++tile_ == tile_count_) take_next_chunk();
+    if (++tile_ < tile_count_) return;
+    take_next_chunk();
+    find_next_chunk();
+  }
+  // The same before and behind each of the first tiles, in one copy for both. The chunk behind the
+  // first one is looked for when copies of a tile are on their way.
+  __device__ void advance_at_begin() {
+    bool has_taken = false;
+#pragma unroll 1
+    while (true) {
+      if (!knows_next_) find_next_chunk();
+      knows_next_ = true;
+      if (has_taken || ++tile_ < tile_count_) return;
+      take_next_chunk();
+      has_taken = true;
+      knows_next_ = false;
+      if (is_first_) break;
+    }
+    is_first_ = false;
   }
 
  private:
@@ -143,7 +159,7 @@ class TileSource {
     const Cursor& cursor = next_.cursor();
     const int tile = lane + thread * F::kWarps;
     const int token = cursor.first_token(launch_) + tile * kAttentionTileTokens;
-    const int place = divide(token, launch_.page_divider);
+    const int place = divide(token, launch_.page_factor);
     const int in_page = token - place * launch_.page_tokens;
     next_offset_ = 2 * launch_.block_bytes * cursor.kv_head() + in_page * F::kRowBytes;
     next_page_ = __ldg(launch_.page_table + cursor.sequence() * launch_.page_table_stride + place);
@@ -161,14 +177,15 @@ class TileSource {
       }
       thread_keys_ = launch_.pages + next_page_ * launch_.page_bytes + next_offset_;
     }
-    if (tile_count_ > 0) find_next_chunk();
   }
 
   const AttentionLaunch& launch_;
   const Schedule& schedule_;
   Walk next_;
   TileLane<F> lane_;
-  int tile_ = 0;
+  bool is_first_ = true;  // no chunk has been taken yet
+  bool knows_next_ = false;
+  int tile_ = -1;
   int tile_count_ = 0;
   int newest_tile_ = -1;
   const std::byte* thread_keys_ = nullptr;
@@ -208,6 +225,16 @@ class TileLoader {
   // After each tile that was started, and before the next one is.
   __device__ void advance() {
     if (source_.has_tile()) source_.advance();
+  }
+  // The first tiles, as many as the ring holds.
+  __device__ void fill_ring() {
+#pragma unroll 1
+    for (int slot = 0;; ++slot) {
+      if (slot == 0 || source_.has_tile()) source_.advance_at_begin();
+      if (slot == launch_.buffers.ring_slots) break;
+      start_keys();
+      start_values();
+    }
   }
 
  private:

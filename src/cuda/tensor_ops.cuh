@@ -153,52 +153,61 @@ __device__ __forceinline__ void order_writes_before_copies() {
 #endif
 }
 
-// Pieces of `bytes` each, `stride_bytes` apart where they are, one behind the other where they go.
-struct CopyPieces {
-  int bytes;
-  int count;
-  int stride_bytes;
-};
-
-// All lanes call this. Source and target lie at 16 bytes, bytes are multiples of 16.
-__device__ __forceinline__ void start_copies(uint32_t target, const void* source,
-                                             const CopyPieces& pieces, uint32_t barrier) {
-  const int lane = threadIdx.x % kWarpLanes;
-  const char* from = static_cast<const char*>(source);
+// By one lane and the copy engine. What is read once leaves L2 before anything else does.
+__device__ __forceinline__ void start_bulk_copy(uint32_t target, const void* source, int bytes,
+                                                uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
-  if (lane == 0) {
-    uint64_t policy;  // what is read once leaves L2 before anything else does
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier),
-                 "r"(pieces.bytes * pieces.count)
-                 : "memory");
-#pragma unroll 1
-    for (int piece = 0; piece < pieces.count; ++piece) {
-      asm volatile(
-          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
-          "[%1], %2, [%3], %4;" ::"r"(target + piece * pieces.bytes),
-          "l"(from + int64_t{piece} * pieces.stride_bytes), "r"(pieces.bytes), "r"(barrier),
-          "l"(policy)
-          : "memory");
-    }
-  }
-#else
-#pragma unroll 1
-  for (int piece = 0; piece < pieces.count; ++piece) {
-#pragma unroll
-    for (int offset = lane * 16; offset < pieces.bytes; offset += 16 * kWarpLanes) {
-      asm volatile(
-          "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target + piece * pieces.bytes + offset),
-          "l"(from + int64_t{piece} * pieces.stride_bytes + offset)
-          : "memory");
-    }
-  }
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+      "[%1], %2, [%3], %4;" ::"r"(target),
+      "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
+      : "memory");
 #endif
 }
+// By all lanes of a warp, each some of it; and what tells the barrier, behind the last of them.
+__device__ __forceinline__ void start_lane_copies(uint32_t target, const void* source, int bytes) {
+  const char* from = static_cast<const char*>(source);
+#pragma unroll
+  for (int offset = threadIdx.x % kWarpLanes * 16; offset < bytes; offset += 16 * kWarpLanes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target + offset),
+                 "l"(from + offset)
+                 : "memory");
+  }
+}
+__device__ __forceinline__ void arrive_when_copied(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+// All lanes call these. Source and target lie at 16 bytes, bytes are multiples of 16.
 __device__ __forceinline__ void start_copy(uint32_t target, const void* source, int bytes,
                                            uint32_t barrier) {
-  start_copies(target, source, {.bytes = bytes, .count = 1, .stride_bytes = 0}, barrier);
+#if __CUDA_ARCH__ >= 900
+  if (threadIdx.x % kWarpLanes == 0) {
+    announce(barrier, bytes);
+    start_bulk_copy(target, source, bytes, barrier);
+  }
+#else
+  start_lane_copies(target, source, bytes);
+  arrive_when_copied(barrier);
+#endif
+}
+// Of at most 32 pieces of so many bytes, one behind the other where they go.
+template <typename SourceOf>
+__device__ __forceinline__ void start_copies(uint32_t target, int bytes, int count,
+                                             uint32_t barrier, const SourceOf& source_of) {
+#if __CUDA_ARCH__ >= 900
+  const int lane = threadIdx.x % kWarpLanes;
+  if (lane == 0) announce(barrier, bytes * count);
+  if (lane < count) start_bulk_copy(target + lane * bytes, source_of(lane), bytes, barrier);
+#else
+#pragma unroll 1
+  for (int piece = 0; piece < count; ++piece) {
+    start_lane_copies(target + piece * bytes, source_of(piece), bytes);
+  }
+  arrive_when_copied(barrier);
+#endif
 }
 
 // The copy engine copies a box of the matrix that a tensor map describes, from this column on. One
