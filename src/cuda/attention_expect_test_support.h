@@ -143,7 +143,7 @@ inline void expect_bits_alone(const CudaBatchOptions& options, const CudaAttenti
     const Result<Bytes> bits = alone->run(repeat == 1);
     ASSERT_TRUE(bits) << what << ": " << bits.error().message;
     for (int head = 0; head < options.shape.kv.kv_heads; ++head) {
-      ASSERT_EQ(batch.output_of(output, sequence, head), alone->output_of(*bits, 0, head))
+      ASSERT_EQ(batch.output_bits(output, sequence, head), alone->output_bits(*bits, 0, head))
           << what << " sequence " << sequence << " of " << alone_options.lengths[0]
           << " tokens, head " << head;
     }

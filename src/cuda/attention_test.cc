@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -81,15 +82,21 @@ TEST_F(CudaAttentionOnDevice, KeepsLargeScoresApart) {
   expect_reference(options, "large scores");
 }
 
-TEST_F(CudaAttentionOnDevice, RepeatsBitForBit) {
+// Tests that a sanitizer would not end are in parts, each a test of its own.
+class CudaAttentionRepeatedOnDevice : public CudaAttentionOnDevice,
+                                      public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(LengthsBy, CudaAttentionRepeatedOnDevice,
+                         testing::Values(911, 1013, 1499, 2003), testing::PrintToStringParamName());
+
+TEST_P(CudaAttentionRepeatedOnDevice, GivesTheSameBits) {
   std::vector<int32_t> lengths;
-  for (int i = 0; i < 16; ++i) lengths.push_back(i * 911 % 4096);
+  for (int i = 0; i < 16; ++i) lengths.push_back(i * GetParam() % 4096);
   Result<CudaAttentionBatch> batch =
       CudaAttentionBatch::make(options_of(DType::kBf16, 8, 5, 128, 128, lengths));
   ASSERT_TRUE(batch) << batch.error().message;
   const Result<Bytes> first = batch->run();
   ASSERT_TRUE(first) << first.error().message;
-  for (int repeat = 0; repeat < 20; ++repeat) {
+  for (int repeat = 0; repeat < 6; ++repeat) {
     const Result<Bytes> again = batch->run_again(repeat % 2 == 1);
     ASSERT_TRUE(again) << again.error().message;
     ASSERT_EQ(*again, *first) << "repeat " << repeat;
@@ -116,7 +123,7 @@ TEST_F(CudaAttentionOnDevice, GivesTheSameBitsInEveryBatch) {
     const Result<Bytes> output = batch->run();
     ASSERT_TRUE(output) << output.error().message;
     for (int head = 0; head < 2; ++head) {
-      EXPECT_EQ(batch->output_of(*output, 3, head), alone->output_of(*expected, 0, head))
+      EXPECT_EQ(batch->output_bits(*output, 3, head), alone->output_bits(*expected, 0, head))
           << length << " tokens, head " << head;
     }
   }
@@ -128,37 +135,55 @@ TEST_F(CudaAttentionOnDevice, AgreesWithTheFormulaForRaggedLengths) {
   }
 }
 
+class CudaAttentionCutOnDevice : public CudaAttentionOnDevice,
+                                 public testing::WithParamInterface<std::tuple<uint32_t, int>> {};
+INSTANTIATE_TEST_SUITE_P(Of, CudaAttentionCutOnDevice,
+                         testing::Combine(testing::Values(1u, 2u, 3u),
+                                          testing::Values(1, 4, 7, 30)),
+                         [](const auto& test) {
+                           return "Seed" + std::to_string(std::get<0>(test.param)) + "Pairs" +
+                                  std::to_string(std::get<1>(test.param));
+                         });
+
 // Goal: where pairs are cut, who puts them together and when does not change a bit. What a pair
 // counts as moves the cuts, and repeats change who is last.
-TEST_F(CudaAttentionOnDevice, GivesTheSameBitsWhereverPairsAreCut) {
-  for (const uint32_t seed : {1u, 2u, 3u}) {
-    CudaBatchOptions options = ragged_options(seed, 8);
-    options.tuning.pair_tiles = 0;
-    const Result<Bytes> expected = bits_of(options);
-    ASSERT_TRUE(expected) << expected.error().message;
-    for (const int pair_tiles : {1, 4, 7, 30}) {
-      options.tuning.pair_tiles = pair_tiles;
-      expect_bits(options, *expected,
-                  "seed " + std::to_string(seed) + " pairs + " + std::to_string(pair_tiles));
-    }
-  }
+TEST_P(CudaAttentionCutOnDevice, GivesTheSameBitsWhereverPairsAreCut) {
+  const auto [seed, pair_tiles] = GetParam();
+  CudaBatchOptions options = ragged_options(seed, 8);
+  options.tuning.pair_tiles = 0;
+  const Result<Bytes> expected = bits_of(options);
+  ASSERT_TRUE(expected) << expected.error().message;
+  options.tuning.pair_tiles = pair_tiles;
+  expect_bits(options, *expected, "another cut");
 }
+
+struct PacedShape {
+  int head_dim;
+  double due_share;
+};
+class CudaAttentionPaceOnDevice : public CudaAttentionOnDevice,
+                                  public testing::WithParamInterface<PacedShape> {};
+INSTANTIATE_TEST_SUITE_P(
+    Of, CudaAttentionPaceOnDevice,
+    testing::Values(PacedShape{64, 0.3}, PacedShape{64, 0.9}, PacedShape{64, 1.5},
+                    PacedShape{64, 1e6}, PacedShape{128, 0.3}, PacedShape{128, 0.9},
+                    PacedShape{128, 1.5}, PacedShape{128, 1e6}, PacedShape{256, 0.3},
+                    PacedShape{256, 0.9}, PacedShape{256, 1.5}, PacedShape{256, 1e6}),
+    [](const auto& test) {
+      const int percent = static_cast<int>(test.param.due_share * 100);
+      return "Dim" + std::to_string(test.param.head_dim) + "Percent" + std::to_string(percent);
+    });
 
 // Goal: how many tiles are on their way does not change a bit: with warps that are late once, that
 // are late all the time, and that are late here and there. A warp has far more tiles than its ring.
-TEST_F(CudaAttentionOnDevice, GivesTheSameBitsAtEveryPace) {
-  for (const int head_dim : {64, 128, 256}) {
-    CudaBatchOptions options = ragged_options(4, 32);
-    options.shape.kv.head_dim = head_dim;
-    options.tuning.due_share = 1e-3;
-    const Result<Bytes> expected = bits_of(options);
-    ASSERT_TRUE(expected) << expected.error().message;
-    for (const double share : {0.3, 0.9, 1.5, 1e6}) {
-      options.tuning.due_share = share;
-      expect_bits(options, *expected,
-                  "head_dim " + std::to_string(head_dim) + " share " + std::to_string(share));
-    }
-  }
+TEST_P(CudaAttentionPaceOnDevice, GivesTheSameBits) {
+  CudaBatchOptions options = ragged_options(4, 32);
+  options.shape.kv.head_dim = GetParam().head_dim;
+  options.tuning.due_share = 1e-3;
+  const Result<Bytes> expected = bits_of(options);
+  ASSERT_TRUE(expected) << expected.error().message;
+  options.tuning.due_share = GetParam().due_share;
+  expect_bits(options, *expected, "another pace");
 }
 
 TEST_F(CudaAttentionOnDevice, GivesEverySequenceOfARaggedBatchTheBitsItHasAlone) {

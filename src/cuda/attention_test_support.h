@@ -230,6 +230,15 @@ class CudaAttentionBatch {
     return values;
   }
 
+  // The same as they are in memory: 0 and -0 differ.
+  std::vector<std::byte> output_bits(const std::vector<std::byte>& output, int sequence,
+                                     int kv_head) const {
+    const int64_t bytes = int64_t{group_heads()} * options_.shape.kv.head_dim *
+                          dtype_bytes(options_.shape.output_dtype);
+    const int64_t first = (int64_t{sequence} * options_.shape.kv.kv_heads + kv_head) * bytes;
+    return {output.begin() + first, output.begin() + first + bytes};
+  }
+
   // In double, without casts of the probabilities.
   std::vector<double> reference(int sequence, int kv_head) const {
     const KvShape& kv = options_.shape.kv;
@@ -263,6 +272,19 @@ class CudaAttentionBatch {
     return output;
   }
 
+  // Before fill_device(): key and value of a token in one dim; queries that look at one dim only.
+  void set_token(int sequence, int token, int kv_head, int dim, float key, float value) {
+    const size_t at = element_at(sequence, token, kv_head, dim);
+    pages_[at] = element_bits(options_.shape.kv.dtype, key);
+    pages_[at + block_elements()] = element_bits(options_.shape.kv.dtype, value);
+  }
+  void set_queries(int dim, float value) {
+    const size_t head_dim = static_cast<size_t>(options_.shape.kv.head_dim);
+    for (size_t i = 0; i < q_.size(); ++i) {
+      const bool is_there = i % head_dim == static_cast<size_t>(dim);
+      q_[i] = element_bits(options_.shape.kv.dtype, is_there ? value : 0.0f);
+    }
+  }
   // Makes sequence `to` of this batch a copy of sequence `from` of another one.
   void copy_sequence(const CudaAttentionBatch& other, int from, int to) {
     const KvShape& kv = options_.shape.kv;
