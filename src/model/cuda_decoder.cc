@@ -276,8 +276,8 @@ Result<std::vector<double>> CudaDecoder::time_launches(const CudaGraph& graph, i
   return seconds;
 }
 
-Result<void> CudaDecoder::warm_up(const CudaGraph& plain, int count) {
-  for (int i = 0; i < count; ++i) GAPLESS_TRY(plain.launch(stream_.get()));
+Result<void> CudaDecoder::warm_up(const CudaGraph& graph, int count) {
+  for (int i = 0; i < count; ++i) GAPLESS_TRY(graph.launch(stream_.get()));
   return synchronize(stream_.get());  // so that the host's launches are beside the steps
 }
 
@@ -301,7 +301,7 @@ Result<std::vector<double>> CudaDecoder::repeat_step_recorded(int count, RecordL
   Recording recording = {
       .recorder = GAPLESS_TRY(CudaRecorder::make(recorded_launches(nodes), capacity, level)),
       .host_steps = {}};
-  const CudaRecorder& recorder = recording.recorder;
+  CudaRecorder& recorder = recording.recorder;
   const auto start_all = [&](CudaStream stream) -> Result<void> {
     for (size_t i = 0; i < nodes.size(); ++i)
       GAPLESS_TRY(
@@ -309,8 +309,8 @@ Result<std::vector<double>> CudaDecoder::repeat_step_recorded(int count, RecordL
     return {};
   };
   const CudaGraph graph = GAPLESS_TRY(CudaGraph::capture(stream_.get(), start_all));
-  const CudaGraph* plain = GAPLESS_TRY(captured(*last_form_));
-  GAPLESS_TRY(warm_up(*plain, warm_count));
+  GAPLESS_TRY(warm_up(graph, warm_count));
+  GAPLESS_TRY(recorder.reset());
   std::vector<double> seconds = GAPLESS_TRY(time_launches(graph, count, &recording.host_steps));
   recording.host_steps.resize(std::min(recording.host_steps.size(), static_cast<size_t>(capacity)));
   recording_.emplace(std::move(recording));
