@@ -12,6 +12,8 @@
 namespace gapless {
 namespace {
 
+static_assert(kAttentionMaxGroup == kMaxGroupHeads);
+
 constexpr int64_t kStatusBytes = 256;  // the status word has a line of its own
 constexpr int64_t kPointerBytes = 16;
 constexpr int kQueryBlock = 8;
@@ -241,7 +243,10 @@ Result<CudaAttentionConfig> configure_cuda_attention(const CudaAttentionShape& s
                     .state_buffers = kAttentionMaxStateBuffers,
                     .query_buffers = kAttentionMaxQueryBuffers,
                     .staged = kAttentionMaxStaged};
-  if (tuning.ring_slots > 0) config.buffers.ring_slots = tuning.ring_slots;
+  if (tuning.ring_slots > 0) {
+    const int64_t most_slots = std::max<int64_t>(limits.shared_block_bytes / slot_bytes, 1);
+    config.buffers.ring_slots = static_cast<int>(std::min<int64_t>(tuning.ring_slots, most_slots));
+  }
   config.pair_tiles = tuning.pair_tiles >= 0 ? tuning.pair_tiles : kPairTiles;
   config.grid_limit = limits.sm_count;
   if (!fit_shared_memory(config, shape, limits.shared_block_bytes))

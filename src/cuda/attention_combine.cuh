@@ -119,7 +119,8 @@ template <typename T>
 __device__ __forceinline__ void store_output(const AttentionLaunch& launch, int64_t vector,
                                              const Merged& merged, bool is_stored) {
   const float scale = merged.maximum == -INFINITY ? 0.0f : reciprocal(merged.total);
-  // Whether a sum of nothing is 0 or -0 depends on where it was folded. Here -0 becomes 0.
+  // Where parts of a sum are too small for it, whether it is 0 or -0 depends on where they were
+  // folded. Here it becomes 0.
   const float4 v = {__fmaf_rn(merged.sum.x, scale, 0.0f), __fmaf_rn(merged.sum.y, scale, 0.0f),
                     __fmaf_rn(merged.sum.z, scale, 0.0f), __fmaf_rn(merged.sum.w, scale, 0.0f)};
   if (launch.output_is_f32) {
@@ -212,33 +213,29 @@ __device__ __forceinline__ int row_end_of(const Cursor& cursor) {
 __device__ __forceinline__ int rows_of(const Cursor& cursor) {
   return (cursor.chunk_count + kAttentionRowChunks - 1) / kAttentionRowChunks;
 }
-__device__ __forceinline__ int64_t first_partial(const AttentionLaunch& launch,
-                                                 const Schedule& schedule, const Cursor& cursor) {
+__device__ __forceinline__ int64_t first_partial(const Schedule& schedule, const Cursor& cursor) {
   return schedule.partial_begin[cursor.sequence()] + int64_t{cursor.kv_head()} * cursor.chunk_count;
 }
 
 // What a cut pair of one row has left when all chunks before `chunk_end` are there; `front` of them
 // are in one partial.
-__device__ __forceinline__ PartialRange partials_before(const AttentionLaunch& launch,
-                                                        const Schedule& schedule,
+__device__ __forceinline__ PartialRange partials_before(const Schedule& schedule,
                                                         const Cursor& cursor, int front,
                                                         int chunk_end) {
-  const int64_t first = first_partial(launch, schedule, cursor);
+  const int64_t first = first_partial(schedule, cursor);
   return {first, first + front, 1, 1 + chunk_end - front};
 }
 
 // The chunks of the cursor's row, each left as a partial; and what became of all rows.
-__device__ __forceinline__ PartialRange partials_of_row(const AttentionLaunch& launch,
-                                                        const Schedule& schedule,
+__device__ __forceinline__ PartialRange partials_of_row(const Schedule& schedule,
                                                         const Cursor& cursor) {
   const int begin = row_begin_of(cursor);
-  const int64_t first = first_partial(launch, schedule, cursor) + begin;
+  const int64_t first = first_partial(schedule, cursor) + begin;
   return {first, first + 1, 1, row_end_of(cursor) - begin};
 }
-__device__ __forceinline__ PartialRange partials_of_rows(const AttentionLaunch& launch,
-                                                         const Schedule& schedule,
+__device__ __forceinline__ PartialRange partials_of_rows(const Schedule& schedule,
                                                          const Cursor& cursor) {
-  const int64_t first = first_partial(launch, schedule, cursor);
+  const int64_t first = first_partial(schedule, cursor);
   return {first, first + kAttentionRowChunks, kAttentionRowChunks, rows_of(cursor)};
 }
 
@@ -360,7 +357,7 @@ __device__ inline bool others_are_done(const AttentionLaunch& launch, const Sche
                                        const Cursor& cursor, uint32_t barrier, uint32_t parity) {
   bool is_done = false;
   if (CombineThreads<F>::index() == 0) {
-    uint32_t* counter = launch.counters + first_partial(launch, schedule, cursor);
+    uint32_t* counter = launch.counters + first_partial(schedule, cursor);
     const uint32_t expected = static_cast<uint32_t>(schedule.piece.begin.chunk);
     bool has_chunk = false;
     while (!is_done && !has_chunk) {  // the warps that take tiles wait for nobody

@@ -112,8 +112,19 @@ TEST(CudaAttentionConfig, KeepsHalfOfTheRingForThoseInAHurry) {
   EXPECT_EQ(tuned->calm_slots, 1);
 }
 
-// Goal: at the share of the pins' bandwidth that is asked for, a tile of each of a block's 8 warps,
-// 8 KiB each, takes as long as so many bytes do; without knowing the bandwidth everything is late.
+TEST(CudaAttentionConfig, TakesNoMoreSlotsThanFit) {
+  for (const int slots : {4, 1000, 1 << 15, 1 << 16, 1 << 30}) {
+    const Result<CudaAttentionConfig> config =
+        configure_cuda_attention(qwen_shape(), h200_limits(), {.ring_slots = slots});
+    ASSERT_TRUE(config) << config.error().message;
+    EXPECT_EQ(config->buffers.ring_slots, 2) << slots;
+    EXPECT_GT(config->shared.bytes, 128 << 10);
+    EXPECT_LE(config->shared.bytes, 232448);
+  }
+}
+
+// Goal: at the share of the pins' bandwidth that is asked for, a tile of 8 KiB takes as long as so
+// many bytes do; without knowing the bandwidth everything is late.
 TEST(CudaAttentionConfig, SaysWhenTilesAreDue) {
   CudaLimits limits = h200_limits();
   limits.pin_bytes_per_s = 4e12;

@@ -143,8 +143,9 @@ TEST_F(CudaAttentionEdgesOnDevice, RowsOfChunksGiveTheSameBitsInOneBlockAndInMan
   }
 }
 
-// Goal: what is 0 is never -0, whoever folds it. Method: values of one dim are 0 in the first row
-// of chunks and so small in the others, which weigh next to nothing, that their sum is -0.
+// Goal: a sum of 0 gives 0 and never -0, whoever folds it. Method: values of one dim are 0 in the
+// first row of chunks and so small in the others, which weigh next to nothing, that they make it
+// -0.
 TEST_F(CudaAttentionEdgesOnDevice, RowsOfChunksGiveNoZeroWithASign) {
   constexpr int kChunk = 16;
   const int count = std::min(cuda_limits()->sm_count, kAttentionMaxBatch);

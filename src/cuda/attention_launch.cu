@@ -351,16 +351,16 @@ class Combiner {
     const bool is_due = ends_row || ends_pair;
     if (!is_due && held_ != Held::kChunk) return;  // it goes on in registers
     if (is_due && has_chunk) recorder.phase(DevicePhase::kWaitBlock, cursor.chunk);
-    fold_.leave(launch_, first_partial(launch_, schedule_, cursor) + place_of_left(cursor));
+    fold_.leave(launch_, first_partial(schedule_, cursor) + place_of_left(cursor));
     if (is_due && arrive_last(cursor)) expect_all(cursor);
   }
 
  private:
-  // What of the pair is held in registers when a chunk has been taken.
+  // What of the pair is held in registers when a round has taken all that it takes.
   enum class Held {
     kPair,   // all of it so far, of this block's chunks and of others
     kFront,  // the same, of a pair of one row whose back others have
-    kRow,    // a row so far, of a pair that is cut, but not in this row
+    kRow,    // a row so far, of a cut pair: the block has all of it, or takes it over
     kChunk   // the chunk
   };
 
@@ -369,7 +369,7 @@ class Combiner {
   __device__ PartialRange left_before(const Cursor& cursor, int chunk_end) const {
     const Piece& piece = schedule_.piece;
     const int front = piece.lacks_front(cursor) ? begin_front_ : piece.end.chunk;
-    return partials_before(launch_, schedule_, cursor, front, chunk_end);
+    return partials_before(schedule_, cursor, front, chunk_end);
   }
   // Of what is held, among the partials of the pair.
   __device__ int place_of_left(const Cursor& cursor) const {
@@ -382,7 +382,7 @@ class Combiner {
     const int row_begin = row_begin_of(cursor);
     // Chunks count at the row's first chunk, 0, 8, 16 and so on, so that the counter of chunk 1 is
     // free for rows.
-    const int64_t number = first_partial(launch_, schedule_, cursor) + (is_row ? 1 : row_begin);
+    const int64_t number = first_partial(schedule_, cursor) + (is_row ? 1 : row_begin);
     const int arrivals = is_row ? 1 : chunk_count_;
     const int expected = is_row ? rows_of(cursor) : row_end_of(cursor) - row_begin;
     chunk_count_ = 0;
@@ -393,9 +393,9 @@ class Combiner {
     if (is_one_row(cursor)) {
       left_ = left_before(cursor, cursor.chunk_count);
     } else if (held_ == Held::kRow) {
-      left_ = partials_of_rows(launch_, schedule_, cursor);
+      left_ = partials_of_rows(schedule_, cursor);
     } else {
-      left_ = partials_of_row(launch_, schedule_, cursor);
+      left_ = partials_of_row(schedule_, cursor);
       held_ = Held::kRow;
       return;
     }

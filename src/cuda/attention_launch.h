@@ -19,8 +19,7 @@ inline constexpr int kAttentionRowChunks = 8;     // chunks that are folded befo
 inline constexpr int kAttentionCombineWarps = 4;  // of a block, beside those that take tiles
 // Pairs whose queries are there or on their way: short pairs are done sooner than a load.
 inline constexpr int kAttentionMaxQueryBuffers = 6;
-// Of what the warps found in a chunk: chunks that may wait for the combining warps. There is one
-// more such buffer, for partials of other blocks.
+// Of what the warps found in a chunk: chunks that may wait for the combining warps.
 inline constexpr int kAttentionMaxStateBuffers = 3;
 inline constexpr int kAttentionMaxStaged = 8;  // partials of other blocks, in shared memory
 inline constexpr int kAttentionMaxGroup = 16;  // query heads of a kv head

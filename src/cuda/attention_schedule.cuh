@@ -51,7 +51,8 @@ __device__ __forceinline__ int divide_roughly(int value, int divisor) {
 }
 // A block's part of so many places, rounded up.
 __device__ __forceinline__ int block_share(const AttentionLaunch& launch, int places) {
-  return divide(places + static_cast<int>(gridDim.x) - 1, launch.block_divider);
+  return divide(static_cast<int>(static_cast<uint32_t>(places) + gridDim.x - 1),
+                launch.block_divider);
 }
 
 // One chunk, and the way to the next one.
@@ -115,7 +116,7 @@ struct alignas(16) Schedule {
   int32_t block_places;               // size of a block's piece
   int32_t has_room;                   // 0: the workspace is too small, and nothing is done
   int32_t launch_ns;                  // that the launch may take for all tiles
-  int32_t tiles;                      // of this block
+  int32_t tiles;                      // of this block; an empty pair counts as one
   int32_t begin[kAttentionMaxBatch];  // tiles of a head of all sequences before
   int32_t partial_begin[kAttentionMaxBatch];  // number of its first partial
   int32_t length[kAttentionMaxBatch];

@@ -310,7 +310,7 @@ Result<std::vector<double>> CudaDecoder::repeat_step_recorded(int count, RecordL
   };
   const CudaGraph graph = GAPLESS_TRY(CudaGraph::capture(stream_.get(), start_all));
   GAPLESS_TRY(warm_up(graph, warm_count));
-  GAPLESS_TRY(recorder.reset());
+  if (warm_count > 0) GAPLESS_TRY(recorder.reset());
   std::vector<double> seconds = GAPLESS_TRY(time_launches(graph, count, &recording.host_steps));
   recording.host_steps.resize(std::min(recording.host_steps.size(), static_cast<size_t>(capacity)));
   recording_.emplace(std::move(recording));

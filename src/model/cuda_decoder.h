@@ -83,9 +83,9 @@ class CudaDecoder final : public Decoder {
   // (of a first one that does not count). Clocks fall in a pause: `warm_count` steps run, and have
   // ended, right before those that count.
   Result<std::vector<double>> repeat_step(int count, int warm_count = 0);
-  // The same with launches that record; what the warm ones recorded is forgotten. The newest
-  // recording is kept for take_recording(). Of many steps the first ones are recorded: as many as
-  // kMaxRecordingBytes hold.
+  // The same with launches that record; what the warm ones recorded is forgotten, and the first one
+  // behind them does not count. The newest recording is kept for take_recording(). Of many steps
+  // the first ones are recorded: as many as kMaxRecordingBytes hold.
   Result<std::vector<double>> repeat_step_recorded(int count, RecordLevel level,
                                                    int warm_count = 0);
   Result<DeviceRecording> take_recording();
