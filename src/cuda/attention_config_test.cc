@@ -46,20 +46,29 @@ TEST(CudaAttentionConfig, FillsSharedMemoryWithTheRing) {
   }
 }
 
+// Every number of query heads a kv head with every head_dim.
+std::vector<CudaAttentionShape> all_shapes() {
+  std::vector<CudaAttentionShape> shapes;
+  for (const int head_dim : {64, 128, 256}) {
+    for (int group = 1; group <= 16; ++group) {
+      CudaAttentionShape shape = qwen_shape();
+      shape.kv.head_dim = head_dim;
+      shape.q_heads = 8 * group;
+      shapes.push_back(shape);
+    }
+  }
+  return shapes;
+}
+
 TEST(CudaAttentionConfig, FitsEveryDevice) {
   for (const CudaLimits& limits : all_test_devices()) {
-    for (const int head_dim : {64, 128, 256}) {
-      for (int group = 1; group <= 16; ++group) {
-        CudaAttentionShape shape = qwen_shape();
-        shape.kv.head_dim = head_dim;
-        shape.q_heads = 8 * group;
-        const Result<CudaAttentionConfig> config = configure_cuda_attention(shape, limits);
-        ASSERT_TRUE(config) << "head_dim " << head_dim << ", group " << group << ": "
-                            << config.error().message;
-        EXPECT_LE(config->shared.bytes, limits.shared_block_bytes);
-        EXPECT_EQ(config->form.is_sm90, limits.compute_capability == 90);
-        EXPECT_GE(config->form.threads(), 256) << "a thread for every sequence";
-      }
+    for (const CudaAttentionShape& shape : all_shapes()) {
+      const Result<CudaAttentionConfig> config = configure_cuda_attention(shape, limits);
+      ASSERT_TRUE(config) << "head_dim " << shape.kv.head_dim << ", " << shape.q_heads
+                          << " query heads: " << config.error().message;
+      EXPECT_LE(config->shared.bytes, limits.shared_block_bytes);
+      EXPECT_EQ(config->form.is_sm90, limits.compute_capability == 90);
+      EXPECT_GE(config->form.threads(), 256) << "a thread for every sequence";
     }
   }
 }
@@ -68,34 +77,30 @@ TEST(CudaAttentionConfig, FitsEveryDevice) {
 // copies and vectors need 16 bytes, barriers 8.
 TEST(CudaAttentionConfig, LaysPartsOfSharedMemorySideBySide) {
   for (const CudaLimits& limits : all_test_devices()) {
-    for (const int head_dim : {64, 128, 256}) {
-      for (int group = 1; group <= 16; ++group) {
-        CudaAttentionShape shape = qwen_shape();
-        shape.kv.head_dim = head_dim;
-        shape.q_heads = 8 * group;
-        const Result<CudaAttentionConfig> config = configure_cuda_attention(shape, limits);
-        ASSERT_TRUE(config) << config.error().message;
-        const AttentionShared& shared = config->shared;
-        const AttentionBuffers& buffers = config->buffers;
-        const int warps = config->form.warps();
-        const int64_t partial_bytes = 4 * partial_floats(shape.q_heads, shape.kv);
-        EXPECT_EQ(shared.ring_bytes, buffers.ring_slots * 2 * 16 * 2 * head_dim);
-        EXPECT_EQ(shared.queries, warps * shared.ring_bytes);
-        EXPECT_EQ(shared.staged, shared.queries + buffers.query_buffers * 2 * group * head_dim);
-        EXPECT_EQ(shared.states, shared.staged + buffers.staged * partial_bytes);
-        EXPECT_EQ(shared.state_bytes, shared.sum_bytes + 2 * 4 * warps * kAttentionMaxGroup);
-        EXPECT_EQ(shared.barriers, shared.states + buffers.state_buffers * shared.state_bytes);
-        EXPECT_EQ(shared.ring_barrier_bytes, 16 * warps * buffers.ring_slots);
-        const int other_barriers = kAttentionMaxQueryBuffers + 2 * kAttentionMaxStateBuffers + 1;
-        EXPECT_GE(shared.schedule,
-                  shared.barriers + shared.ring_barrier_bytes + 8 * other_barriers);
-        EXPECT_EQ(shared.bytes, shared.schedule + kAttentionScheduleBytes);
-        for (const int vectors : {shared.queries, shared.query_bytes, shared.staged, shared.states,
-                                  shared.state_bytes, shared.sum_bytes, shared.schedule}) {
-          EXPECT_EQ(vectors % 16, 0) << "head_dim " << head_dim << ", group " << group;
-        }
-        EXPECT_EQ(shared.barriers % 8, 0);
+    for (const CudaAttentionShape& shape : all_shapes()) {
+      const Result<CudaAttentionConfig> config = configure_cuda_attention(shape, limits);
+      ASSERT_TRUE(config) << config.error().message;
+      const AttentionShared& shared = config->shared;
+      const AttentionBuffers& buffers = config->buffers;
+      const int warps = config->form.warps();
+      const int head_dim = shape.kv.head_dim;
+      const int group = shape.q_heads / shape.kv.kv_heads;
+      const int64_t partial_bytes = 4 * partial_floats(shape.q_heads, shape.kv);
+      EXPECT_EQ(shared.ring_bytes, buffers.ring_slots * 2 * 16 * 2 * head_dim);
+      EXPECT_EQ(shared.queries, warps * shared.ring_bytes);
+      EXPECT_EQ(shared.staged, shared.queries + buffers.query_buffers * 2 * group * head_dim);
+      EXPECT_EQ(shared.states, shared.staged + buffers.staged * partial_bytes);
+      EXPECT_EQ(shared.state_bytes, shared.sum_bytes + 2 * 4 * warps * kAttentionMaxGroup);
+      EXPECT_EQ(shared.barriers, shared.states + buffers.state_buffers * shared.state_bytes);
+      EXPECT_EQ(shared.ring_barrier_bytes, 16 * warps * buffers.ring_slots);
+      const int other_barriers = kAttentionMaxQueryBuffers + 2 * kAttentionMaxStateBuffers + 1;
+      EXPECT_GE(shared.schedule, shared.barriers + shared.ring_barrier_bytes + 8 * other_barriers);
+      EXPECT_EQ(shared.bytes, shared.schedule + kAttentionScheduleBytes);
+      for (const int vectors : {shared.queries, shared.query_bytes, shared.staged, shared.states,
+                                shared.state_bytes, shared.sum_bytes, shared.schedule}) {
+        EXPECT_EQ(vectors % 16, 0) << "head_dim " << head_dim << ", group " << group;
       }
+      EXPECT_EQ(shared.barriers % 8, 0);
     }
   }
 }
