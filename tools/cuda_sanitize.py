@@ -6,14 +6,18 @@
 # clocks and bandwidths are not to be believed under a sanitizer, and tests that look at them fail.
 #
 # usage: tools/cuda_sanitize.py [--tool racecheck] [--filter '*OnDevice*'] [--jobs 6]
-#                               [--seconds 540] [--without KERNEL] [--json FILE]
+#                               [--seconds 540] [--without KERNEL]... [--json FILE] [--after FILE]
 #                               [--program build/gpu-bundle/gapless-gpu]
+#
+# What does not end in time is gone on with, on another day and machine too: --after takes the
+# --json of an earlier run, does not run again what ended there, and puts both into one account.
 #
 # Status 0: all ended, and nothing was found. 1: something was found, or it could not run. 2: wrong
 # options. 3: nothing was found, but not all ended, or of some nothing was checked.
 
 import argparse
 import concurrent.futures
+import hashlib
 import json
 import os
 import re
@@ -23,7 +27,9 @@ import subprocess
 import sys
 import time
 
+ROW = ("test", "outcome", "seconds")  # of a test, in a file of --json
 FOUND = 9  # exit status of a sanitizer that found something
+ENDED = ("clean", "failed", "skipped")
 SUMMARY = re.compile(r"(?:RACECHECK|ERROR) SUMMARY: (\d+) (?:hazards?|errors?)")
 
 
@@ -74,8 +80,8 @@ def run_test(arguments, end, test):
         return result
     command = [arguments.sanitizer, "--tool", arguments.tool, "--report-api-errors", "no",
                "--error-exitcode", str(FOUND)]
-    if arguments.without:
-        command += ["--kernel-name-exclude", f"kns={arguments.without}"]
+    for kernel in arguments.without:
+        command += ["--kernel-name-exclude", f"kns={kernel}"]
     command += [arguments.program, "test", f"--gtest_filter={test}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           start_new_session=True) as process:
@@ -88,6 +94,29 @@ def run_test(arguments, end, test):
     result["seconds"] = round(time.monotonic() - begin, 1)
     result["output"] = output
     return result
+
+
+# What the outcomes in a file of --json are of: they say nothing about another program or tool.
+def subject_of(arguments):
+    with open(arguments.program, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    return {"tool": arguments.tool, "without": arguments.without, "program_sha256": digest}
+
+
+def read_rows(path, subject):
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+        rows = {row["test"]: {key: row[key] for key in ROW} for row in document["rows"]}
+        of = {key: document[key] for key in subject}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SystemExit(f"cuda_sanitize: --after {path}: no outcomes of an earlier run: "
+                         f"{error!r}") from error
+    for key, value in subject.items():
+        if of[key] != value:
+            raise SystemExit(f"cuda_sanitize: --after {path}: outcomes where {key} was {of[key]}, "
+                             f"not {value}")
+    return rows
 
 
 # As they end, so that what is known is there when somebody stops the program.
@@ -106,11 +135,10 @@ def run_tests(arguments, tests):
     return results
 
 
-def status_of(results):
-    outcomes = {result["outcome"] for result in results}
+def status_of(outcomes):
     if "found" in outcomes:
         return 1
-    return 3 if outcomes & {"not ended", "unchecked"} else 0
+    return 0 if all(outcome in ENDED for outcome in outcomes) else 3
 
 
 def parse_arguments(arguments):
@@ -121,12 +149,16 @@ def parse_arguments(arguments):
                         default="*OnDevice*:CudaRecorderOnGpu*:*CudaDecode*:CudaProfile*")
     parser.add_argument("--jobs", type=int, default=6, help="processes at once")
     parser.add_argument("--seconds", type=float, default=540.0, help="for all of them together")
-    parser.add_argument("--without", metavar="KERNEL",
+    parser.add_argument("--without", metavar="KERNEL", action="append", default=[],
                         help="kernels with this in their name run unchecked, like 'fill_', which "
-                        "takes most of the time where weights are large and has tests of its own")
+                        "takes most of the time where weights are large and has tests of its own; "
+                        "may be given several times")
     parser.add_argument("--program", default="build/gpu-bundle/gapless-gpu")
     parser.add_argument("--sanitizer", default="compute-sanitizer")
     parser.add_argument("--json", help="where outcomes and seconds of all tests go")
+    parser.add_argument("--after", metavar="FILE",
+                        help="--json of an earlier run of the same program with the same tool: "
+                        "what ended there without a finding is not run again")
     parsed = parser.parse_args(arguments)
     if parsed.jobs < 1:
         parser.error(f"--jobs {parsed.jobs}: at least one process is needed")
@@ -136,13 +168,11 @@ def parse_arguments(arguments):
 
 
 # To where it was asked for, or not at all.
-def write_json(arguments, results):
-    rows = [{key: result[key] for key in ("test", "outcome", "seconds")} for result in results]
-    new_path = arguments.json + ".new"
+def write_json(path, subject, rows):
+    new_path = path + ".new"
     with open(new_path, "w", encoding="utf-8") as file:
-        json.dump({"tool": arguments.tool, "without": arguments.without, "rows": rows}, file,
-                  indent=1)
-    os.replace(new_path, arguments.json)
+        json.dump({**subject, "rows": rows}, file, indent=1)
+    os.replace(new_path, path)
 
 
 def main(arguments):
@@ -155,15 +185,17 @@ def main(arguments):
         raise SystemExit(f"cuda_sanitize: no test of {arguments.program} matches "
                          f"'{arguments.filter}'")
     require_gpu(arguments.program)
-    results = run_tests(arguments, tests)
-    counts = {}
-    for result in results:
-        counts[result["outcome"]] = counts.get(result["outcome"], 0) + 1
-    print(f"{arguments.tool}: {len(results)} tests: " +
-          ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
+    subject = subject_of(arguments)
+    rows = read_rows(arguments.after, subject) if arguments.after else {}
+    ended = {test for test, row in rows.items() if row["outcome"] in ENDED}
+    for result in run_tests(arguments, [test for test in tests if test not in ended]):
+        rows[result["test"]] = {key: result[key] for key in ROW}
+    outcomes = [row["outcome"] for row in rows.values()]
+    print(f"{arguments.tool}: {len(rows)} tests: " +
+          ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in sorted(set(outcomes))))
     if arguments.json:
-        write_json(arguments, results)
-    return status_of(results)
+        write_json(arguments.json, subject, list(rows.values()))
+    return status_of(outcomes)
 
 
 if __name__ == "__main__":

@@ -97,7 +97,9 @@ class SanitizeTest(unittest.TestCase):
         self.assertNotIn("but slow ones", self.run_tool("Fails")[1])
         self.assertIn("but slow ones", self.run_tool("Fails", "--without", "slow_")[1])
         rows = json.loads((self.path / "rows.json").read_text(encoding="utf-8"))
-        self.assertEqual(rows["without"], "slow_")
+        self.assertEqual(rows["without"], ["slow_"])
+        output = self.run_tool("Fails", "--without", "other_", "--without", "slow_")[1]
+        self.assertIn("but slow ones", output)
 
     def test_what_does_not_end_is_stopped_and_said(self):
         status, _ = self.run_tool("Hangs Passes", "--seconds", "2")
@@ -114,6 +116,38 @@ class SanitizeTest(unittest.TestCase):
     def test_time_that_is_up_starts_nothing(self):
         self.assertEqual(self.run_tool("Passes", "--seconds", "0")[0], 3)
         self.assertEqual(self.outcomes(), {"CudaOps.Passes": "not ended"})
+
+    # What ended is not run again; what did not, and what was not asked for before, is.
+    def test_goes_on_after_an_earlier_run(self):
+        before = str(self.path / "before.json")
+        self.assertEqual(self.run_tool("Passes Fails Races")[0], 1)
+        os.replace(self.path / "rows.json", before)
+        status, output = self.run_tool("Passes Fails Races Later", "--after", before)
+        self.assertEqual(status, 1)
+        self.assertNotIn("CudaOps.Passes", output)
+        self.assertNotIn("CudaOps.Fails", output)
+        self.assertIn("CudaOps.Races", output)
+        self.assertEqual(self.outcomes(), {"CudaOps.Passes": "clean", "CudaOps.Fails": "failed",
+                                           "CudaOps.Races": "found", "CudaOps.Later": "clean"})
+
+    def test_nothing_is_left_to_do_after_a_run_that_ended(self):
+        before = str(self.path / "rows.json")
+        self.run_tool("Passes")
+        status, output = self.run_tool("Passes", "--after", before)
+        self.assertEqual((status, output), (0, "racecheck: 1 tests: 1 clean\n"))
+
+    def test_outcomes_of_something_else_are_refused(self):
+        before = str(self.path / "rows.json")
+        self.run_tool("Passes")
+        self.assertIn("where without was [], not ['slow_']",
+                      self.error_of("--after", before, "--without", "slow_"))
+        (self.path / "program").write_text(PROGRAM + "# changed", encoding="utf-8")
+        self.assertIn("where program_sha256 was ", self.error_of("--after", before))
+        for text in ("", "[]", "{}", '{"rows": 1}', '{"rows": [{"test": "a"}]}'):
+            Path(before).write_text(text, encoding="utf-8")
+            self.assertIn("no outcomes of an earlier run", self.error_of("--after", before))
+        self.assertIn("no outcomes of an earlier run",
+                      self.error_of("--after", str(self.path / "nowhere")))
 
     def error_of(self, *options):
         with self.assertRaises(SystemExit) as raised:
