@@ -193,14 +193,17 @@ TEST_F(CudaDecode, GivesTheLogitsOfTheCpuDecoder) {
 
 // ---- Against itself.
 
-TEST_F(CudaDecode, GivesTheSameBitsTokenByTokenAndInChunks) {
-  for (const DType dtype : {DType::kBf16, DType::kS8}) {
-    CudaSubject subject = small_subject({.dtype = dtype});
-    const std::vector<int32_t> tokens = random_tokens(4, 150, small_config().vocabulary);
-    const std::vector<float> expected = logits_alone(*subject, tokens, 1);
-    for (const size_t chunk : {3u, 16u, 33u, 64u})
-      EXPECT_EQ(logits_alone(*subject, tokens, chunk), expected) << chunk;
-  }
+class CudaDecodeOfAPrompt : public CudaDecode, public testing::WithParamInterface<DType> {};
+
+INSTANTIATE_TEST_SUITE_P(In, CudaDecodeOfAPrompt, testing::Values(DType::kBf16, DType::kS8),
+                         [](const auto& test) { return std::string(dtype_name(test.param)); });
+
+TEST_P(CudaDecodeOfAPrompt, GivesTheSameBitsTokenByTokenAndInChunks) {
+  CudaSubject subject = small_subject({.dtype = GetParam()});
+  const std::vector<int32_t> tokens = random_tokens(4, 150, small_config().vocabulary);
+  const std::vector<float> expected = logits_alone(*subject, tokens, 1);
+  for (const size_t chunk : {3u, 16u, 33u, 64u})
+    EXPECT_EQ(logits_alone(*subject, tokens, chunk), expected) << chunk;
 }
 
 TEST_F(CudaDecode, GivesTheSameBitsInAnyBatch) {

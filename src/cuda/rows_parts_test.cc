@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -161,22 +162,24 @@ TEST_F(CudaRowPartsOnDevice, ARowDoesNotSeeTheOthers) {
   }
 }
 
+class CudaRowPartsEarlyOnDevice
+    : public CudaRowPartsOnDevice,
+      public testing::WithParamInterface<std::tuple<int64_t, Norm, DType>> {};
+INSTANTIATE_TEST_SUITE_P(Of, CudaRowPartsEarlyOnDevice,
+                         testing::Combine(testing::Values(5120, 17408), testing::ValuesIn(kNorms),
+                                          testing::ValuesIn(kDTypes)));
+
 // Goal: no block of a row ends before what the others send has come. Method: many launches, each
 // under way while the one before ends.
-TEST_F(CudaRowPartsOnDevice, ManyLaunchesThatStartEarlyHaveTheSameBits) {
-  for (const int64_t k : {5120, 17408}) {
-    for (const Norm norm : kNorms) {
-      for (const DType dtype : kDTypes) {
-        const RowsCase c = {.rows = 16, .k = k, .norm = norm, .dtype = dtype};
-        const RowsRun run(c);
-        const std::vector<RowResult> expected = run.run();
-        const std::vector<RowResult> results =
-            run.run({.starts_early = true, .lets_next_start = true}, 300);
-        for (size_t row = 0; row < results.size(); ++row)
-          EXPECT_TRUE(is_same(results[row], expected[row])) << name_of(c) << ": row " << row;
-      }
-    }
-  }
+TEST_P(CudaRowPartsEarlyOnDevice, ManyLaunchesHaveTheSameBits) {
+  const auto [k, norm, dtype] = GetParam();
+  const RowsCase c = {.rows = 16, .k = k, .norm = norm, .dtype = dtype};
+  const RowsRun run(c);
+  const std::vector<RowResult> expected = run.run();
+  const std::vector<RowResult> results =
+      run.run({.starts_early = true, .lets_next_start = true}, 300);
+  for (size_t row = 0; row < results.size(); ++row)
+    EXPECT_TRUE(is_same(results[row], expected[row])) << name_of(c) << ": row " << row;
 }
 
 TEST(CudaRowParts, ABlockHasAWholeRowWhereThatIsAskedFor) {
