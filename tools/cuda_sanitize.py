@@ -13,7 +13,8 @@
 # --json of an earlier run, does not run again what ended there, and puts both into one account.
 #
 # Status 0: all ended, and nothing was found. 1: something was found, or it could not run. 2: wrong
-# options. 3: nothing was found, but not all ended, or of some nothing was checked.
+# options. 3: nothing was found, but not all ended, or of some nothing was checked, or some were
+# killed.
 
 import argparse
 import concurrent.futures
@@ -30,6 +31,8 @@ import time
 ROW = ("test", "outcome", "seconds")  # of a test, in a file of --json
 FOUND = 9  # exit status of a sanitizer that found something
 ENDED = ("clean", "failed", "skipped")
+QUIET = ("clean", "skipped", "not ended")  # outcomes that need no look at the output
+DIED = "process didn't terminate successfully"
 SUMMARY = re.compile(r"(?:RACECHECK|ERROR) SUMMARY: (\d+) (?:hazards?|errors?)")
 
 
@@ -59,11 +62,16 @@ def list_tests(program, test_filter):
     return tests
 
 
-# "clean", "found", "failed" (the test, where nothing was found), "skipped", and "unchecked", where
-# the sanitizer had no last word: the test did not come to the GPU, or the sanitizer could not run.
+# "clean", "found", "failed" (the test, where nothing was found), "skipped", "died" (killed on its
+# way, by a host without memory for instance, which is an error to the sanitizer, too), and
+# "unchecked", where the sanitizer had no last word: the test did not come to the GPU, or the
+# sanitizer could not run.
 def outcome_of(status, output):
     summary = SUMMARY.search(output)
-    if status == FOUND or (summary and int(summary.group(1)) > 0):
+    found = int(summary.group(1)) if summary else 0
+    if status == FOUND and summary and found == 0 and DIED in output:
+        return "died"
+    if status == FOUND or found > 0:
         return "found"
     if not summary:
         return "unchecked"
@@ -130,7 +138,7 @@ def run_tests(arguments, tests):
             results.append(result)
             print(f"{result['outcome']:<10} {result['seconds']:7.1f} s  {result['test']}",
                   flush=True)
-            if result["outcome"] in ("found", "failed", "unchecked"):
+            if result["outcome"] not in QUIET:
                 print(result["output"], flush=True)
     return results
 

@@ -25,7 +25,9 @@ case "$*" in
 *Fails*) echo "[  FAILED  ] it"; exit 1 ;;
 *Skips*) echo "[  SKIPPED ] it" ;;
 *Hangs*) sleep 60 & echo $! > "$PID_FILE"; wait ;;
+*DiesAfterRaces*) echo "Race reported"; kill -KILL $$ ;;
 *Races*) echo "Race reported" ;;
+*RunsOutOfMemory*) kill -KILL $$ ;;
 *HasNoKernel*) echo "Nothing instrumented" ;;
 *) echo "[       OK ] it" ;;
 esac
@@ -34,9 +36,10 @@ SANITIZER = """#!/usr/bin/env bash
 [[ "$*" == *"--tool racecheck"*"--error-exitcode 9"* ]] || exit 2
 [[ "$*" == *"--kernel-name-exclude kns=slow_ "* ]] && echo "but slow ones"
 while [[ "$1" != */program ]]; do shift; done
-output=$("$@"); status=$?
+output=$("$@" 2> /dev/null); status=$?
 echo "$output"
 [[ "$output" == *Nothing* ]] && exit 1
+(( status > 128 )) && { echo "========= Error: process didn't terminate successfully"; status=9; }
 if [[ "$output" == *Race* ]]; then
   echo "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"; exit 9
 fi
@@ -92,6 +95,23 @@ class SanitizeTest(unittest.TestCase):
         self.assertEqual(self.outcomes(),
                          {"CudaOps.HasNoKernel": "unchecked", "CudaOps.Passes": "clean"})
         self.assertIn("Nothing instrumented", output)
+
+    # The sanitizer ends with the status of a finding there, and says that it found nothing.
+    def test_a_test_that_was_killed_is_run_again(self):
+        status, output = self.run_tool("RunsOutOfMemory Passes")
+        self.assertEqual(status, 3)
+        self.assertEqual(self.outcomes(),
+                         {"CudaOps.RunsOutOfMemory": "died", "CudaOps.Passes": "clean"})
+        self.assertIn("didn't terminate successfully", output)
+        before = str(self.path / "rows.json")
+        status, output = self.run_tool("RunsOutOfMemory Passes", "--after", before)
+        self.assertEqual(status, 3)
+        self.assertIn("CudaOps.RunsOutOfMemory", output)
+        self.assertNotIn("CudaOps.Passes", output)
+
+    def test_what_was_found_before_a_test_was_killed_counts(self):
+        self.assertEqual(self.run_tool("DiesAfterRaces")[0], 1)
+        self.assertEqual(self.outcomes(), {"CudaOps.DiesAfterRaces": "found"})
 
     def test_kernels_can_be_left_out(self):
         self.assertNotIn("but slow ones", self.run_tool("Fails")[1])
