@@ -4,8 +4,6 @@
 // measured in the same run. tools/cuda_attention_peer.py times PyTorch's dense attention the same
 // way.
 //
-// usage: cuda_attention_bench [--quick] [--main] [--tune] [--json FILE]
-//
 // cuda_bench_support.h says how figures are taken; the sets are of pages.
 
 #include <algorithm>
@@ -259,14 +257,29 @@ Result<void> measure(const CudaBenchOptions& options, const AddRow& add_row) {
   std::vector<Case> cases;
   add_main(cases);
   if (options.tunes) add_tuning(cases);
-  if (options.has_all_shapes) add_sweep(cases);
-  for (const Case& c : cases) add_row(GAPLESS_TRY(time_case(c, options.replays())));
+  if (!options.is_main_only) add_sweep(cases);
+  for (const Case& c : cases) add_row(GAPLESS_TRY(time_case(c, replays_of(options))));
   return {};
+}
+
+const CudaBenchProgram kProgram = {
+    .about =
+        "Paged attention of Qwen3-14B's heads on a GPU: 16 sequences of 4096 tokens and of ragged\n"
+        "lengths, each launch alone and with early launches, and a sweep of batches and lengths.\n"
+        "Shares are of the read rate that is measured first.\n",
+    .flags = {{"--quick", kQuickHelp, &CudaBenchOptions::is_quick},
+              {"--main", "Without the sweep", &CudaBenchOptions::is_main_only},
+              {"--tune", "Other tunings of the main shapes, too", &CudaBenchOptions::tunes}},
+};
+
+int run(int argc, char** argv) {
+  return run_cuda_bench(kProgram, argc, argv, [](const CudaBenchOptions& options) {
+    return measure_launches(options, {256}, measure);
+  });
 }
 
 }  // namespace
 }  // namespace gapless
 
-int main(int argc, char** argv) {
-  return gapless::run_cuda_bench(argc, argv, "cuda_attention_bench", {256}, gapless::measure);
-}
+// NOLINTNEXTLINE(bugprone-exception-escape): no memory or no standard output, and that ends us.
+int main(int argc, char** argv) { return gapless::run(argc, argv); }

@@ -73,66 +73,14 @@ void print_row(const TimedRow& row, double ceiling) {
   std::fflush(stdout);
 }
 
-Result<void> write_json(const std::vector<TimedRow>& rows, double ceiling, const CudaLimits& limits,
-                        const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "w");
-  if (file == nullptr) return fail(ErrorCode::kSystem, "{}: cannot be written", path);
-  std::fprintf(file, "{\n \"gpu\": \"%s\",\n \"ceiling_tb_s\": %.4f,\n \"rows\": [",
-               limits.name.c_str(), ceiling);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const TimedRow& row = rows[i];
-    std::fprintf(file,
-                 "%s\n  {\"what\": \"%s\", \"median_us\": %.3f, \"min_us\": %.3f, "
-                 "\"max_us\": %.3f, \"bytes\": %.0f, \"tb_s\": %.4f, \"share_of_ceiling\": %.4f}",
-                 i == 0 ? "" : ",", row.name.c_str(), row.median_us, row.min_us, row.max_us,
-                 row.bytes, row.rate(), row.rate() / ceiling);
-  }
-  std::fprintf(file, "\n ]\n}\n");
-  if (std::fclose(file) != 0) return fail(ErrorCode::kSystem, "{}: cannot be written", path);
-  return {};
-}
-
-Result<CudaBenchOptions> parse(int argc, char** argv) {
-  CudaBenchOptions options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--quick") {
-      options.is_quick = true;
-    } else if (argument == "--tune") {
-      options.tunes = true;
-    } else if (argument == "--main") {
-      options.has_all_shapes = false;
-    } else if (argument == "--json" && i + 1 < argc) {
-      options.json_path = argv[++i];
-    } else {
-      return fail(ErrorCode::kUsage, "unknown option {}", argument);
-    }
-  }
-  return options;
-}
-
-Result<void> measure(const CudaBenchOptions& options, const std::vector<int64_t>& read_mib,
-                     MeasureCases measure_cases) {
-  const CudaLimits limits = GAPLESS_TRY(cuda_limits());
-  std::vector<TimedRow> rows;
-  {
-    const DeviceBuffer memory =
-        GAPLESS_TRY(random_elements(kCeilingMib << 20, true, 9, "memory to read"));
-    rows.push_back(GAPLESS_TRY(time_read(memory, kCeilingMib << 20, options.replays())));
-    for (const int64_t mib : read_mib) {
-      rows.push_back(GAPLESS_TRY(time_read(memory, mib << 20, options.replays())));
-    }
-  }
-  const double ceiling = rows.front().rate();
-  std::printf("%s, %d SMs; shares are of %.3f TB/s\n", limits.name.c_str(), limits.sm_count,
-              ceiling);
-  for (const TimedRow& row : rows) print_row(row, ceiling);
-  GAPLESS_TRY(measure_cases(options, [&](TimedRow row) {
-    print_row(row, ceiling);
-    rows.push_back(std::move(row));
-  }));
-  if (options.json_path.empty()) return {};
-  return write_json(rows, ceiling, limits, options.json_path);
+nlohmann::ordered_json row_json(const TimedRow& row, double ceiling) {
+  return {{"what", row.name},
+          {"median_us", row.median_us},
+          {"min_us", row.min_us},
+          {"max_us", row.max_us},
+          {"bytes", row.bytes},
+          {"tb_s", row.rate()},
+          {"share_of_ceiling", row.rate() / ceiling}};
 }
 
 }  // namespace
@@ -159,17 +107,30 @@ Result<DeviceBuffer> random_elements(int64_t bytes, bool is_bf16, uint64_t seed,
   return buffer;
 }
 
-int run_cuda_bench(int argc, char** argv, const char* program, const std::vector<int64_t>& read_mib,
-                   MeasureCases measure_cases) {
-  const Result<CudaBenchOptions> options = parse(argc, argv);
-  if (!options) {
-    std::fprintf(stderr, "%s: %s\n", program, options.error().message.c_str());
-    return 2;
+Result<void> measure_launches(const CudaBenchOptions& options, const std::vector<int64_t>& read_mib,
+                              MeasureCases measure_cases) {
+  const CudaLimits limits = GAPLESS_TRY(cuda_limits());
+  std::vector<TimedRow> rows;
+  {
+    const DeviceBuffer memory =
+        GAPLESS_TRY(random_elements(kCeilingMib << 20, true, 9, "memory to read"));
+    rows.push_back(GAPLESS_TRY(time_read(memory, kCeilingMib << 20, replays_of(options))));
+    for (const int64_t mib : read_mib) {
+      rows.push_back(GAPLESS_TRY(time_read(memory, mib << 20, replays_of(options))));
+    }
   }
-  const Result<void> done = measure(*options, read_mib, measure_cases);
-  if (done) return 0;
-  std::fprintf(stderr, "%s: error: %s\n", program, done.error().message.c_str());
-  return 1;
+  const double ceiling = rows.front().rate();
+  std::printf("%s, %d SMs; shares are of %.3f TB/s\n", limits.name.c_str(), limits.sm_count,
+              ceiling);
+  for (const TimedRow& row : rows) print_row(row, ceiling);
+  GAPLESS_TRY(measure_cases(options, [&](TimedRow row) {
+    print_row(row, ceiling);
+    rows.push_back(std::move(row));
+  }));
+  if (options.json_path.empty()) return {};
+  nlohmann::ordered_json row_list = nlohmann::ordered_json::array();
+  for (const TimedRow& row : rows) row_list.push_back(row_json(row, ceiling));
+  return write_cuda_bench_rows(options.json_path, limits.name, ceiling, std::move(row_list));
 }
 
 }  // namespace gapless

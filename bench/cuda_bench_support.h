@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the benchmarks on a GPU share: launches timed as a CUDA graph, the read that is the ceiling
-// of all of them, the command line and the table.
+// What the benchmarks of single kernels on a GPU share: launches timed as a CUDA graph, the read
+// that is the ceiling of all of them, and the table.
 //
 // A figure is the time of one launch in a graph of many, which go round sets of data far larger
 // than L2; a row says the median over the graph's replays and their range.
@@ -11,9 +11,11 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "bench/cuda_bench_program.h"
 #include "cuda/device.h"
 
 namespace gapless {
@@ -38,21 +40,14 @@ Result<TimedRow> time_graph(const std::string& name, double bytes, int launches,
 // 16-bit values between -2 and 2. As bf16 they are also good as f32 and as s8: all of it is finite.
 Result<DeviceBuffer> random_elements(int64_t bytes, bool is_bf16, uint64_t seed, const char* what);
 
-struct CudaBenchOptions {
-  bool is_quick = false;
-  bool tunes = false;  // other tunings of the main shapes too
-  bool has_all_shapes = true;
-  std::string json_path;
-
-  int replays() const { return is_quick ? 5 : 25; }
-};
+inline constexpr std::string_view kQuickHelp = "5 replays for each row, not 25";
+inline int replays_of(const CudaBenchOptions& options) { return options.is_quick ? 5 : 25; }
 
 // Each row is printed when it is there.
 using AddRow = std::function<void(TimedRow row)>;
 using MeasureCases = Result<void> (*)(const CudaBenchOptions& options, const AddRow& add_row);
-// The whole of main(): options in; the read ceiling and reads of `read_mib` a launch, then the
-// cases; rows printed and written, errors as text and exit status.
-int run_cuda_bench(int argc, char** argv, const char* program, const std::vector<int64_t>& read_mib,
-                   MeasureCases measure_cases);
+// The read ceiling and reads of `read_mib` a launch, then the cases; rows printed and written.
+Result<void> measure_launches(const CudaBenchOptions& options, const std::vector<int64_t>& read_mib,
+                              MeasureCases measure_cases);
 
 }  // namespace gapless

@@ -6,15 +6,12 @@
 // plain, with all phases recorded, and plain again, which gives what both levels of the recorder
 // cost. tools/cuda_layer_peer.py times PyTorch's layer.
 //
-// usage: cuda_layer_bench [--quick] [--main] [--whole] [--json FILE]
-//
 // Weights are made from a seed, on the device. A graph of several layers reads weights, keys and
 // values that are far larger than L2, so none of it is in there when it comes again. Pages of the
 // sequences are mixed.
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
@@ -25,6 +22,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/dtype.h"
+#include "bench/cuda_bench_program.h"
 #include "bench/measurement.h"
 #include "cuda/ceiling.h"
 #include "cuda/device.h"
@@ -41,19 +39,11 @@ constexpr const char* kModel = "qwen3-14b";
 constexpr uint64_t kSeed = 1234;
 constexpr int kChainLayers = 4;          // of a graph, where not all of them
 constexpr int kMaxFillCalls = 32;        // in which a sequence gets its tokens
+constexpr int kRounds = 3;               // of each row
 constexpr double kWarmSeconds = 0.03;    // clocks take that long to rise
 constexpr double kSampleSeconds = 0.04;  // of steps in one go
 // Beside weights and cache: rows, logits, the recording.
 constexpr int64_t kSpareBytes = int64_t{3} << 30;
-
-struct Options {
-  bool is_quick = false;
-  bool has_all_shapes = true;
-  bool has_whole_model = false;
-  std::string json_path;
-
-  int rounds() const { return is_quick ? 1 : 3; }
-};
 
 // Weights are made once for all cases that share them.
 struct WeightCase {
@@ -205,26 +195,14 @@ nlohmann::ordered_json row_json(const LayerRow& row, double ceiling) {
           {"phases_cost", row.cost_of(row.phases_us)}};
 }
 
-Result<void> write_json(const std::vector<LayerRow>& rows, double ceiling, const CudaLimits& limits,
-                        const std::string& path) {
-  nlohmann::ordered_json document = {{"gpu", limits.name}, {"ceiling_tb_s", ceiling}};
-  document["rows"] = nlohmann::ordered_json::array();
-  for (const LayerRow& row : rows) document["rows"].push_back(row_json(row, ceiling));
-  std::ofstream file(path);
-  file << document.dump(1) << '\n';
-  file.close();
-  if (!file) return fail(ErrorCode::kSystem, "{}: cannot be written", path);
-  return {};
-}
-
 // ---- What is measured.
 
-std::vector<StepCase> steps_of(const WeightCase& weights, bool has_all_shapes) {
+std::vector<StepCase> steps_of(const WeightCase& weights, bool is_main_only) {
   std::vector<StepCase> steps = {{}};
   if (!weights.dual_gate_up) return steps;
   steps.push_back({.starts_early = false});
   if (!weights.is_whole) steps.push_back({.is_alone = true});
-  if (!has_all_shapes) return steps;
+  if (is_main_only) return steps;
   for (const int batch : {1, 4, 16, 64}) {
     for (const char* lengths : {"512", "4096", "32768", "1..4096"}) {
       const bool is_main = batch == 16 && std::string_view(lengths) == "4096";
@@ -236,7 +214,7 @@ std::vector<StepCase> steps_of(const WeightCase& weights, bool has_all_shapes) {
   return steps;
 }
 
-std::vector<WeightCase> weight_cases(const Options& options) {
+std::vector<WeightCase> weight_cases(const CudaBenchOptions& options) {
   std::vector<WeightCase> cases;
   for (const DType dtype : {DType::kS8, DType::kBf16}) {
     cases.push_back({.dtype = dtype});
@@ -257,14 +235,14 @@ CudaDecoderOptions decoder_options(const WeightCase& weights, const StepCase& st
 }
 
 struct Measurement {
-  const Options* options = nullptr;
+  const CudaBenchOptions* options = nullptr;
   CudaLimits limits;
   double ceiling = 0.0;  // TB/s
   std::vector<LayerRow> rows;
 };
 
 Result<void> measure_weights(Measurement& measurement, const WeightCase& weight_case) {
-  const Options& options = *measurement.options;
+  const CudaBenchOptions& options = *measurement.options;
   const ModelConfig config = GAPLESS_TRY(find_model_config(kModel));
   const WeightOptions weight_options = {.dtype = weight_case.dtype,
                                         .dual_gate_up = weight_case.dual_gate_up,
@@ -272,7 +250,7 @@ Result<void> measure_weights(Measurement& measurement, const WeightCase& weight_
                                         .with_head = weight_case.is_whole};
   const CudaModelWeights weights =
       GAPLESS_TRY(make_synthetic_cuda_weights(config, kSeed, weight_options));
-  for (const StepCase& step : steps_of(weight_case, options.has_all_shapes)) {
+  for (const StepCase& step : steps_of(weight_case, options.is_main_only)) {
     const std::vector<int32_t> lengths =
         GAPLESS_TRY(parse_lengths(step.lengths, step.batch, kSeed));
     const CudaDecoderOptions decoder = decoder_options(weight_case, step, lengths);
@@ -284,7 +262,7 @@ Result<void> measure_weights(Measurement& measurement, const WeightCase& weight_
                  measurement.limits.memory_bytes >> 30);
       continue;
     }
-    LayerRow row = GAPLESS_TRY(time_case(weights, decoder, step, options.rounds()));
+    LayerRow row = GAPLESS_TRY(time_case(weights, decoder, step, options.is_quick ? 1 : kRounds));
     row.name = name;
     print_row(row, measurement.ceiling);
     measurement.rows.push_back(std::move(row));
@@ -292,7 +270,7 @@ Result<void> measure_weights(Measurement& measurement, const WeightCase& weight_
   return {};
 }
 
-Result<void> measure(const Options& options) {
+Result<void> measure(const CudaBenchOptions& options) {
   Measurement measurement;
   measurement.options = &options;
   measurement.limits = GAPLESS_TRY(cuda_limits());
@@ -304,42 +282,27 @@ Result<void> measure(const Options& options) {
   for (const WeightCase& weights : weight_cases(options))
     GAPLESS_TRY(measure_weights(measurement, weights));
   if (options.json_path.empty()) return {};
-  return write_json(measurement.rows, measurement.ceiling, measurement.limits, options.json_path);
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const LayerRow& row : measurement.rows) rows.push_back(row_json(row, measurement.ceiling));
+  return write_cuda_bench_rows(options.json_path, measurement.limits.name, measurement.ceiling,
+                               std::move(rows));
 }
 
-Result<Options> parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--quick") {
-      options.is_quick = true;
-    } else if (argument == "--main") {
-      options.has_all_shapes = false;
-    } else if (argument == "--whole") {
-      options.has_whole_model = true;
-    } else if (argument == "--json" && i + 1 < argc) {
-      options.json_path = argv[++i];
-    } else {
-      return fail(ErrorCode::kUsage, "unknown option {}", argument);
-    }
-  }
-  return options;
-}
-
-int run(int argc, char** argv) {
-  const Result<Options> options = parse(argc, argv);
-  if (!options) {
-    fmt::print(stderr, "cuda_layer_bench: {}\n", options.error().message);
-    return 2;
-  }
-  const Result<void> done = measure(*options);
-  if (done) return 0;
-  fmt::print(stderr, "cuda_layer_bench: error: {}\n", done.error().message);
-  return 1;
-}
+const CudaBenchProgram kProgram = {
+    .about =
+        "Decode steps of Qwen3-14B on a GPU, A8W8 and bf16: layers that follow each other in a "
+        "graph,\n"
+        "for 16 sequences of 4096 tokens and a sweep of batches and lengths, plain and with tasks\n"
+        "or all phases recorded. Shares are of the read rate that is measured first.\n",
+    .flags = {{"--quick", "1 round for each row, not 3", &CudaBenchOptions::is_quick},
+              {"--main", "Without the sweep", &CudaBenchOptions::is_main_only},
+              {"--whole", "All 40 layers and the head, too", &CudaBenchOptions::has_whole_model}},
+};
 
 }  // namespace
 }  // namespace gapless
 
 // NOLINTNEXTLINE(bugprone-exception-escape): no memory or no standard output, and that ends us.
-int main(int argc, char** argv) { return gapless::run(argc, argv); }
+int main(int argc, char** argv) {
+  return gapless::run_cuda_bench(gapless::kProgram, argc, argv, gapless::measure);
+}

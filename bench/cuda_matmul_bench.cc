@@ -4,8 +4,6 @@
 // of the read ceiling that is measured in the same run. tools/cuda_matmul_peer.py times PyTorch's
 // the same way.
 //
-// usage: cuda_matmul_bench [--quick] [--main] [--tune] [--json FILE]
-//
 // cuda_bench_support.h says how figures are taken; the sets are of weights. "early" launches may
 // start before the launch before has ended, and all wait for it before they read their tokens.
 
@@ -176,14 +174,30 @@ Result<void> measure(const CudaBenchOptions& options, const AddRow& add_row) {
   std::vector<Case> cases;
   add_main(cases);
   if (options.tunes) add_tuning(cases);
-  if (options.has_all_shapes) add_sweep(cases);
-  for (const Case& c : cases) add_row(GAPLESS_TRY(time_case(c, options.replays())));
+  if (!options.is_main_only) add_sweep(cases);
+  for (const Case& c : cases) add_row(GAPLESS_TRY(time_case(c, replays_of(options))));
   return {};
+}
+
+const CudaBenchProgram kProgram = {
+    .about =
+        "Matmuls of Qwen3-14B on a GPU, A8W8 and bf16: 16 tokens, each launch alone and with "
+        "early\n"
+        "launches, and a sweep from 1 to 64 tokens. Shares are of the read rate that is measured\n"
+        "first.\n",
+    .flags = {{"--quick", kQuickHelp, &CudaBenchOptions::is_quick},
+              {"--main", "Without the sweep", &CudaBenchOptions::is_main_only},
+              {"--tune", "Other tunings of the main shapes, too", &CudaBenchOptions::tunes}},
+};
+
+int run(int argc, char** argv) {
+  return run_cuda_bench(kProgram, argc, argv, [](const CudaBenchOptions& options) {
+    return measure_launches(options, {170, 85, 35}, measure);
+  });
 }
 
 }  // namespace
 }  // namespace gapless
 
-int main(int argc, char** argv) {
-  return gapless::run_cuda_bench(argc, argv, "cuda_matmul_bench", {170, 85, 35}, gapless::measure);
-}
+// NOLINTNEXTLINE(bugprone-exception-escape): no memory or no standard output, and that ends us.
+int main(int argc, char** argv) { return gapless::run(argc, argv); }

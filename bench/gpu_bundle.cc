@@ -108,7 +108,10 @@ bool names_benchmark(int argument_count, char** arguments) {
 
 int run_benchmark(int argument_count, char** arguments) {
   for (const Benchmark& benchmark : kBenchmarks) {
-    if (benchmark.name == arguments[0]) return benchmark.run(argument_count, arguments);
+    if (benchmark.name != arguments[0]) continue;
+    std::string name = "gapless-gpu bench " + std::string(benchmark.name);
+    arguments[0] = name.data();
+    return benchmark.run(argument_count, arguments);
   }
   std::fprintf(stderr,
                "gapless-gpu bench: error: no benchmark %s; there are attention, matmul and layer\n",
