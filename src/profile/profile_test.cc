@@ -305,7 +305,8 @@ TEST(ProfileText, OfAGpuSpeaksOfItsSms) {
        {"NVIDIA H200, 132 SMs; in this run: reads 4000.0 GB/s",
         "0.1600 ms median of 3 (0.1500 ms to 0.1700 ms), on the device, back to back",
         "with host   0.2000 ms median of 1", "396 a layer (blocks of 2 launches): qkv 132",
-        "SMs         72.000 of 132 busy", "0.1616 ms with it (+1.00 %): 1,234 events, 0 dropped",
+        "SMs         72.000 of 132 busy with tasks, on average over all recorded steps",
+        "0.1616 ms with it (+1.00 %): 1,234 events, 0 dropped",
         "window      0.0010 ms from the first block", "SM time", "GB/s an SM", "2000.0"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   const json parsed = json::parse(profile_json(subject, result));

@@ -193,8 +193,8 @@ void add_kernel_table(std::string& text, const ProfileSubject& subject,
 void add_recording(std::string& text, const ProfileSubject& subject, const ProfileResult& result) {
   const RecordingSummary& recording = result.recording;
   add_line(text, is_cuda(subject) ? "SMs" : "cores",
-           fmt::format("{:.3f} of {} busy with tasks, on average", result.average_busy_cores,
-                       result.kernels->lanes.size()));
+           fmt::format("{:.3f} of {} busy with tasks, on average over all recorded steps",
+                       result.average_busy_cores, result.kernels->lanes.size()));
   std::string events = thousands(static_cast<int64_t>(recording.event_count)) + " events";
   if (recording.ns_per_event > 0.0) events += fmt::format(" of {:.1f} ns", recording.ns_per_event);
   add_line(text, "recorder",
