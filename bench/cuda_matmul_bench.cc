@@ -160,6 +160,27 @@ void add_tuning(std::vector<Case>& cases) {
   }
 }
 
+// What is in flight where there are more tokens.
+void add_token_tuning(std::vector<Case>& cases) {
+  constexpr CudaMatmulTuning kTunings[] = {
+      {.ring_slots = 3}, {.ring_slots = 4}, {.stage_bricks = 4, .ring_slots = 6}};
+  for (const DType dtype : {DType::kS8, DType::kBf16}) {
+    for (const Projection& projection : {kGateUp, kDown, kQkv, kAttentionOutput}) {
+      for (const int tokens : {32, 64}) {
+        for (const CudaMatmulTuning& tuning : kTunings) {
+          const Case tuned = {.projection = projection,
+                              .dtype = dtype,
+                              .tokens = tokens,
+                              .starts_early = true,
+                              .tuning = tuning};
+          const Result<CudaMatmulShape> shape = shape_of(tuned);
+          if (shape && CudaMatmul::make(*shape, tuning)) cases.push_back(tuned);
+        }
+      }
+    }
+  }
+}
+
 void add_sweep(std::vector<Case>& cases) {
   for (const DType dtype : {DType::kS8, DType::kBf16}) {
     for (const Projection& projection : {kGateUp, kDown, kQkv, kAttentionOutput}) {
@@ -173,7 +194,10 @@ void add_sweep(std::vector<Case>& cases) {
 Result<void> measure(const CudaBenchOptions& options, const AddRow& add_row) {
   std::vector<Case> cases;
   add_main(cases);
-  if (options.tunes) add_tuning(cases);
+  if (options.tunes) {
+    add_tuning(cases);
+    add_token_tuning(cases);
+  }
   if (!options.is_main_only) add_sweep(cases);
   for (const Case& c : cases) add_row(GAPLESS_TRY(time_case(c, replays_of(options))));
   return {};

@@ -4,8 +4,9 @@
 // the few float operations are single rounded ones, so that the bits are those of the CPU.
 //
 // Packed weights: a block makes 16 packed rows, which lie interleaved; lane (g = lane / 4,
-// t = lane % 4) of a warp has rows g and g + 8 and stores 16 bytes, 8 of each row: of bf16 exactly
-// one hash a row. s8 makes all numbers twice: for the largest of each row, and to divide by it.
+// t = lane % 4) of a warp has rows g and g + 8 and stores 16 bytes, twice 4 of each row. Of bf16
+// that is half of two hashes a row: two lanes make one each and exchange halves. s8 makes all
+// numbers twice: for the largest of each row, and to divide by it.
 
 #include "cuda/fill_launch.h"
 
@@ -25,7 +26,8 @@ constexpr int kLanes = 32;
 constexpr int kWarps = kThreads / kLanes;
 constexpr int kHashElements = 4;
 constexpr int kUnitBytes = 16;
-constexpr int kSteps = 2;  // units of a lane in a brick
+constexpr int kSteps = 2;                              // units of a lane in a brick
+constexpr int kStepBytes = kMatmulUnitBytes / kSteps;  // of a row
 constexpr int kGroupBytes = matmul_brick_bytes(kFillGroupRows);
 constexpr int kMaxBlocks = 4096;
 
@@ -138,24 +140,32 @@ __device__ float scale_of(uint32_t largest) {
   return largest == 0 ? 1.0f : __fdiv_rn(bf16_value(largest), 127.0f);
 }
 
-// 16 bytes: the first four of each row, then the second four.
+// 16 bytes of a step that begins at `byte` of the rows: four of each row from 4 t on, then four
+// from kStepBytes / 2 further on. All lanes call this.
 template <bool kIsS8>
 __device__ uint4 packed_unit(const FillWeightsLaunch& launch, const uint16_t* table,
                              const Row (&rows)[2], const float (&scales)[2], int byte) {
+  const int place = threadIdx.x % 4;
+  const int is_odd = place % 2;
   uint32_t words[2][2];  // [row][first or second four bytes]
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     if constexpr (kIsS8) {
 #pragma unroll
       for (int word = 0; word < 2; ++word) {
-        const int column = byte + word * kHashElements;
+        const int column = byte + word * (kStepBytes / 2) + place * kHashElements;
         const uint64_t numbers = four_numbers(table, launch.hash, rows[half], column);
         words[half][word] = quantized(numbers, scales[half]);
       }
     } else {
-      const uint64_t numbers = four_numbers(table, launch.hash, rows[half], byte / 2);
-      words[half][0] = static_cast<uint32_t>(numbers);
-      words[half][1] = static_cast<uint32_t>(numbers >> 32);
+      // The even lane makes the first word of both lanes, the odd one the second.
+      const int column = (byte + is_odd * (kStepBytes / 2)) / 2 + place / 2 * kHashElements;
+      const uint64_t numbers = four_numbers(table, launch.hash, rows[half], column);
+      const uint32_t halves[2] = {static_cast<uint32_t>(numbers),
+                                  static_cast<uint32_t>(numbers >> 32)};
+      const uint32_t other = __shfl_xor_sync(~0u, is_odd == 0 ? halves[1] : halves[0], 1);
+      words[half][0] = is_odd == 0 ? halves[0] : other;
+      words[half][1] = is_odd == 0 ? other : halves[1];
     }
   }
   return {words[0][0], words[1][0], words[0][1], words[1][1]};
@@ -188,7 +198,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int unit = warp; unit < kSteps * launch.bricks_per_tile; unit += kWarps) {
     const int64_t brick = unit / kSteps;
     const int step = unit % kSteps;
-    const int byte = unit / kSteps * kMatmulUnitBytes + lane % 4 * kUnitBytes + step * 8;
+    const int byte = unit * kStepBytes;
     std::byte* const to = bricks + brick * brick_bytes + step * kLanes * kUnitBytes;
     *reinterpret_cast<uint4*>(to) = packed_unit<kIsS8>(launch, table, rows, scales, byte);
   }

@@ -110,7 +110,6 @@ MatmulLaunch launch_of(const CudaMatmulShape& shape, const CudaMatmulConfig& con
           .stage_bricks = config.stage_bricks,
           .ring_slots = config.ring_slots,
           .stage_bytes = matmul_stage_bytes(config.form, config.stage_bricks),
-          .token_stride = matmul_token_stride(config.stage_bricks),
           .read_ahead_bytes = config.read_ahead_bytes,
           .cuts_tiles = config.cuts_tiles,
           .is_gated = shape.weights.is_gated,
@@ -271,14 +270,13 @@ Result<void> CudaMatmul::launch(const CudaMatmulArgs& args, CudaStream stream) c
   const CudaMatmulConfig& used = config(args.tokens);
   MatmulLaunch launch = launch_of(shape_, used, args);
   if (has_copy_engine_ && used.form.token_tiles >= kMatmulEngineTokenTiles)
-    GAPLESS_TRY(describe_matmul_tokens(
-        {.x = launch.x,
-         .stride_bytes = launch.x_stride,
-         .tokens = launch.tokens,
-         .row_bytes = static_cast<int>(launch.tile_bricks.divisor) * kMatmulUnitBytes,
-         .copied_tokens = used.form.token_tiles * kMatmulTokenTile,
-         .copied_bytes = launch.token_stride},
-        launch.token_map));
+    GAPLESS_TRY(describe_matmul_tokens({.x = launch.x,
+                                        .stride_bytes = launch.x_stride,
+                                        .tokens = launch.tokens,
+                                        .units = static_cast<int>(launch.tile_bricks.divisor),
+                                        .copied_tokens = used.form.token_tiles * kMatmulTokenTile,
+                                        .copied_units = launch.stage_bricks},
+                                       launch.token_map));
   return check_cuda(
       matmul_launch_kernel(used.form, launch, used.shared_bytes, args.starts_early, stream),
       "launching a matmul");

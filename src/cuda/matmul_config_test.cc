@@ -41,7 +41,7 @@ void expect_order(int tile_rows) {
     const size_t lane = at / 4 % 32, word = at % 4;
     const size_t mma_row = lane / 4 + 8 * (word % 2);
     const size_t row = brick / 3 * 16 * warps + warp * 16 + mma_row % 8 * 2 + mma_row / 8;
-    const size_t column = brick % 3 * 16 + lane % 4 * 4 + step * 2 + word / 2;
+    const size_t column = brick % 3 * 16 + step * 8 + word / 2 * 4 + lane % 4;
     const uint32_t expected = row < 144 ? static_cast<uint32_t>(row * 48 + column + 1) : 0u;
     ASSERT_EQ(words[at], expected) << "word " << at;
   }
@@ -252,7 +252,7 @@ TEST(CudaMatmulConfig, SaysWhatDoesNotFit) {
   EXPECT_EQ(configure_cuda_matmul(c.shape, 64, h200(), {.stage_bricks = 8, .ring_slots = 4})
                 .error()
                 .message,
-            "a matmul of 64 tokens with 4 stages of 8 bricks needs 409696 bytes of shared memory a "
+            "a matmul of 64 tokens with 4 stages of 8 bricks needs 393312 bytes of shared memory a "
             "block; H200 has 232448");
   EXPECT_EQ(configure_cuda_matmul(c.shape, 64, h200(), {.ring_slots = 33}).error().message,
             "a matmul tuned to 0 bricks a stage, 33 slots (at most 32) and 0 blocks");

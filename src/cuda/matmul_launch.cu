@@ -81,7 +81,7 @@ __device__ __forceinline__ void multiply_stages(const MatmulLaunch& launch, cons
 template <bool kIsS8, int kTokenTiles, int kTileRows, RecordLevel kLevel>
 __global__ void __launch_bounds__(kThreads<kLevel>, kTokenTiles < 4 ? 2 : 1)
     matmul_kernel(const __grid_constant__ MatmulLaunch launch) {
-  extern __shared__ __align__(128) std::byte memory[];
+  extern __shared__ __align__(kMatmulSharedAlignment) std::byte memory[];
   const int warp = threadIdx.x / kWarpLanes;
   // Not of the first warp, for whose barriers all others wait.
   RoleRecorder<kLevel, DeviceRole::kMain, false> recorder(launch.recorder,

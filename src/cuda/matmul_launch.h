@@ -6,6 +6,11 @@
 // Weights lie in tiles of 128 or 64 rows, tiles in bricks of 64 bytes of k (matmul_pack.h). All
 // bricks are cut evenly over the blocks of a launch: what a block has is one piece of memory. The
 // cut depends on the weights and the grid only.
+//
+// Tokens of a stage lie in shared memory as [unit of 64 bytes of k][token][64 bytes], and of every
+// token's four pieces of 16 bytes piece p lies where p ^ (token / 2 % 4) would: eight tokens' same
+// pieces then meet no bank twice. The copy engine and wgmma call that a 64-byte swizzle, and want
+// each eight tokens at a multiple of 512 bytes.
 
 #pragma once
 
@@ -30,7 +35,7 @@ inline constexpr int kMatmulTokenTile = 8;  // tokens of one matrix instruction
 // but a warp needs 0.2 us more for every 16 tokens of a stage.
 inline constexpr int kMatmulEngineTokenTiles = 4;
 inline constexpr int kMatmulTokenMapBytes = 128;
-inline constexpr int kMatmulTokenMapElement = 4;  // bytes
+inline constexpr int kMatmulSharedAlignment = 512;
 
 // A division by it takes four instructions instead of forty (matmul_stages.cuh).
 struct MatmulDivisor {
@@ -65,7 +70,6 @@ struct MatmulLaunch {
   int stage_bricks = 0;              // copied and waited for together
   int ring_slots = 0;                // stages in flight
   int stage_bytes = 0;               // matmul_stage_bytes()
-  int token_stride = 0;              // matmul_token_stride()
   int read_ahead_bytes = 0;          // of a block's weights beyond the ring, brought into L2
   bool cuts_tiles = false;           // over blocks
   bool is_gated = false;
@@ -85,14 +89,14 @@ struct MatmulForm {
 
 constexpr int matmul_brick_bytes(int tile_rows) { return tile_rows * kMatmulUnitBytes; }
 
-// A token's bytes of a stage in shared memory. An odd multiple of 64 bytes: eight lanes that read
-// 16 bytes each of two tokens meet no bank twice.
-constexpr int matmul_token_stride(int stage_bricks) {
-  return kMatmulUnitBytes * (stage_bricks + (stage_bricks % 2 == 0 ? 1 : 0));
+// All tokens' bytes that go with a brick.
+constexpr int matmul_unit_bytes(int token_tiles) {
+  return token_tiles * kMatmulTokenTile * kMatmulUnitBytes;
 }
+static_assert(matmul_unit_bytes(1) % kMatmulSharedAlignment == 0);
+static_assert(matmul_brick_bytes(kMatmulSmallTileRows) % kMatmulSharedAlignment == 0);
 constexpr int matmul_stage_bytes(const MatmulForm& form, int stage_bricks) {
-  return stage_bricks * matmul_brick_bytes(form.tile_rows) +
-         form.token_tiles * kMatmulTokenTile * matmul_token_stride(stage_bricks);
+  return stage_bricks * (matmul_brick_bytes(form.tile_rows) + matmul_unit_bytes(form.token_tiles));
 }
 // What warps that have the same rows hand over: 16 rows x 8 tokens of 4 bytes each.
 constexpr int matmul_fold_bytes(const MatmulForm& form) {

@@ -20,9 +20,9 @@ void scatter_row(const std::byte* source, int row, std::byte* brick) {
   const int half = row % kMatmulWarpRows / 8;
   std::byte* lanes = brick + row / kMatmulWarpRows * kWarpBytes + row % 8 * 4 * kLaneBytes;
   for (int piece = 0; piece < kMatmulUnitBytes / kPieceBytes; ++piece) {
-    const int lane = piece / 4;
-    const int step = piece / 2 % 2;
-    const int position = 2 * (piece % 2) + half;
+    const int step = piece / 8;
+    const int position = 2 * (piece / 4 % 2) + half;
+    const int lane = piece % 4;
     std::memcpy(lanes + step * kStepBytes + lane * kLaneBytes + position * kPieceBytes,
                 source + piece * kPieceBytes, kPieceBytes);
   }

@@ -5,8 +5,9 @@
 // Packed rows are cut into tiles of 128 or 64, as the matmul takes them, tiles into bricks of 64
 // bytes of k, 8 or 4 KiB. A brick is [8 or 4 warps][2 steps][32 lanes][16 bytes]: what lane
 // (g = lane / 4, t = lane % 4) of a warp holds of its 16 rows in one matrix instruction, as one
-// 16-byte load. Step s of lane t covers bytes 16 t + 8 s .. + 7 of the 64, so that the same lane's
-// bytes of a token are 16 t .. + 15 of a row that lies as it is. Bytes do not tell bf16 from s8.
+// 16-byte load. Step s of lane t covers 4 bytes from 32 s + 4 t on and 4 from 32 s + 16 + 4 t on:
+// k stays in its order, so that tokens go into the instruction as they lie. Bytes do not tell bf16
+// from s8.
 //
 // Of 16 packed rows, rows i and i + 8 are neighbours 2i and 2i + 1 of the matrix; of gated weights
 // they are gate and up of one column: one thread gets both. Rows beyond the matrix are zeros, up to

@@ -62,6 +62,8 @@ __device__ __forceinline__ int block_of_brick(const MatmulLaunch& launch, int br
 
 template <int kTileRows>
 inline constexpr int kBrickBytes = matmul_brick_bytes(kTileRows);
+template <int kTokenTiles>
+inline constexpr int kUnitBytes = matmul_unit_bytes(kTokenTiles);
 template <int kTileRows>
 __device__ __forceinline__ const std::byte* brick_begin(const MatmulLaunch& launch, int brick) {
   return launch.weights + int64_t{brick} * kBrickBytes<kTileRows>;
@@ -118,15 +120,13 @@ struct StageRing {
   int stage_bytes;
   int slots;
   int weight_bytes;
-  int token_stride;
 
   __device__ StageRing(const std::byte* memory, const MatmulLaunch& launch, int brick_bytes)
       : stages(shared_address(memory)),
         barriers(stages + launch.ring_slots * launch.stage_bytes),
         stage_bytes(launch.stage_bytes),
         slots(launch.ring_slots),
-        weight_bytes(launch.stage_bricks * brick_bytes),
-        token_stride(launch.token_stride) {}
+        weight_bytes(launch.stage_bricks * brick_bytes) {}
   __device__ uint32_t weights(int slot) const { return stages + slot * stage_bytes; }
   __device__ uint32_t tokens(int slot) const { return weights(slot) + weight_bytes; }
   __device__ uint32_t full(int slot) const { return barriers + 8 * slot; }
@@ -176,8 +176,15 @@ __device__ __forceinline__ void start_weights(const MatmulLaunch& launch, const 
 #endif
 }
 
+// Of a token's piece of 16 bytes, from the first token of a unit on; for 8 tokens and all that
+// follow them by multiples of 8.
+__device__ __forceinline__ int token_piece(int token, int piece) {
+  return token * kMatmulUnitBytes + (piece ^ token / 2 % kLanesPerUnit) * 16;
+}
+
 // How a warp copies the tokens of a stage by 16 bytes a lane: a bulk copy for each token's few
 // bytes takes 50 ns each to start. Eight tokens at a time.
+template <int kTokenTiles>
 struct TokenLanes {
   const std::byte* source;  // of the lane: its first token
   uint32_t target;          // in a stage
@@ -186,16 +193,16 @@ struct TokenLanes {
   __device__ TokenLanes(const MatmulLaunch& launch, const StageRing& ring) {
     const int lane = threadIdx.x % kWarpLanes;
     const int token = lane / kLanesPerUnit;
-    const int offset = lane % kLanesPerUnit * 16;
-    source = launch.x + token * launch.x_stride + offset;
-    target = ring.stages + ring.weight_bytes + token * ring.token_stride + offset;
+    const int piece = lane % kLanesPerUnit;
+    source = launch.x + token * launch.x_stride + piece * 16;
+    target = ring.stages + ring.weight_bytes + token_piece(token, piece);
     tokens = launch.tokens - token;
     compute_here(source != nullptr && static_cast<int>(target) >= 0 && tokens > -kMatmulTokenTile);
   }
   __device__ void start(const MatmulLaunch& launch, const StageRing& ring,
                         const StageCursor& cursor, int slot) const {
     constexpr int kUnitsTogether = 4;
-    constexpr int kBytesTogether = kUnitsTogether * kMatmulUnitBytes;
+    constexpr int kUnitStep = kUnitBytes<kTokenTiles>;
     const std::byte* from = source + cursor.k_brick * kMatmulUnitBytes;
     uint32_t to = target + slot * ring.stage_bytes;
 #pragma unroll 1
@@ -207,16 +214,15 @@ struct TokenLanes {
 #pragma unroll
         for (int i = 0; i < kUnitsTogether; ++i) {
           if (i < units)
-            asm volatile(
-                "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(unit_to + i * kMatmulUnitBytes),
-                "l"(unit + i * kMatmulUnitBytes)
-                : "memory");
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(unit_to + i * kUnitStep),
+                         "l"(unit + i * kMatmulUnitBytes)
+                         : "memory");
         }
-        unit += kBytesTogether;
-        unit_to += kBytesTogether;
+        unit += kUnitsTogether * kMatmulUnitBytes;
+        unit_to += kUnitsTogether * kUnitStep;
       }
       from += kMatmulTokenTile * launch.x_stride;
-      to += kMatmulTokenTile * ring.token_stride;
+      to += kUnitBytes<1>;
     }
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(ring.full(slot))
                  : "memory");
@@ -234,9 +240,7 @@ struct TokenEngine {
                         const StageCursor& cursor, int slot) const {
     if (threadIdx.x % kWarpLanes == 0) {
       announce(ring.full(slot), bytes);
-      start_matrix_copy(ring.tokens(slot), launch.token_map,
-                        cursor.k_brick * (kMatmulUnitBytes / kMatmulTokenMapElement),
-                        ring.full(slot));
+      start_box_copy(ring.tokens(slot), launch.token_map, cursor.k_brick, ring.full(slot));
     }
     __syncwarp();
   }
@@ -328,9 +332,9 @@ __device__ __forceinline__ void copy_all_tokens(const MatmulLaunch& launch, cons
 template <int kTokenTiles>
 __device__ __forceinline__ void copy_tokens(const MatmulLaunch& launch, const StageRing& ring) {
   if constexpr (kLanesCopyTokens<kTokenTiles>) {
-    copy_all_tokens(launch, ring, TokenLanes(launch, ring));
+    copy_all_tokens(launch, ring, TokenLanes<kTokenTiles>(launch, ring));
   } else {
-    const int bytes = kTokenTiles * kMatmulTokenTile * ring.token_stride;
+    const int bytes = launch.stage_bricks * kUnitBytes<kTokenTiles>;
     copy_all_tokens(launch, ring, TokenEngine(launch, bytes));
   }
 }

@@ -9,6 +9,11 @@
 // tokens 2t and 2t + 1: {row g, 2t}, {row g, 2t + 1}, {row g + 8, 2t}, {row g + 8, 2t + 1}. Packing
 // makes the two rows neighbours of the output, or gate and up of one column.
 //
+// Up to 16 tokens each warp multiplies on its own (mma). From 17 on four warps do so together where
+// the hardware can (wgmma, sm_90a): otherwise each of them reads all tokens from shared memory, and
+// that takes longer than memory takes for the weights. Both add in the same order, and give the
+// same bits.
+//
 // When a tile is cut over blocks, the block in which it begins adds the others' sums to its own, in
 // the order of k. That piece is the last one of its block, and the others' are their first ones:
 // when blocks have a tile and more each, they are there long before. A sum travels as 8 bytes with
@@ -23,6 +28,7 @@
 #include "cuda/matmul_stages.cuh"
 #include "cuda/tensor_ops.cuh"
 #include "cuda/waits.cuh"
+#include "cuda/warp_group_ops.cuh"
 
 namespace gapless::device {
 
@@ -101,8 +107,9 @@ class WarpSums {
       : warp_(warp % kRowWarps), turn_(warp / kRowWarps), lane_(lane) {
     clear();
     lane_weights_ = ring.stages + warp_ * kBrickBytes<kMatmulWarpRows> + lane_ * 16;
-    lane_tokens_ = ring.stages + ring.weight_bytes + lane_ / 4 * ring.token_stride + lane_ % 4 * 16;
-    compute_here(static_cast<int>(lane_weights_ | lane_tokens_) >= 0);
+    tokens_ = ring.stages + ring.weight_bytes;
+    if (!kAreGroups) tokens_ += token_piece(lane_ % 8, lane_ / 8);
+    compute_here(static_cast<int>(lane_weights_ | tokens_) >= 0);
   }
 
   __device__ void clear() {
@@ -129,20 +136,9 @@ class WarpSums {
       row_scales_[1] = load_constant(launch.row_scales + scales_begin_ + 8);
     }
   }
-  // Where there are registers for them.
+  // Likewise, where there are registers to keep them.
   __device__ void load_token_scales_ahead(const MatmulLaunch& launch) {
-    if (kHasRoomForScales) load_token_scales(launch);
-  }
-  __device__ void load_token_scales(const MatmulLaunch& launch) {
-#pragma unroll
-    for (int tile = 0; tile < kTokenTiles; ++tile) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int token = first_token(tile) + i;
-        const bool has_scale = launch.token_scales != nullptr && token < launch.tokens;
-        token_scales_[tile][i] = has_scale ? __ldcg(launch.token_scales + token) : 1.0f;
-      }
-    }
+    if (kKeepsScales) load_token_scales(launch);
   }
 
   // Once, before anything else is asked of memory: the lines in which this block will look for
@@ -169,39 +165,26 @@ class WarpSums {
     const int first = (turn_ - k_brick) & (kTurns - 1);
     int left = (bricks - first + kTurns - 1) / kTurns;
     uint32_t weights = lane_weights_ + slot * ring.stage_bytes + first * kBrickBytes<kTileRows>;
-    uint32_t tokens = lane_tokens_ + slot * ring.stage_bytes + first * kMatmulUnitBytes;
+    uint32_t tokens = tokens_ + slot * ring.stage_bytes + first * kUnitBytes<kTokenTiles>;
     asm volatile("" : "+r"(left));  // once, and not in another way for each loop
 #pragma unroll 1
     for (; left >= kBricksTogether; left -= kBricksTogether) {
-#pragma unroll
-      for (int i = 0; i < kBricksTogether; ++i) {
-        add_brick(ring, weights + i * kBrickStep, tokens + i * kUnitStep);
-      }
+      add_bricks<kBricksTogether>(weights, tokens);
       weights += kBricksTogether * kBrickStep;
       tokens += kBricksTogether * kUnitStep;
     }
 #pragma unroll 1
     for (; left > 0; --left) {
-      add_brick(ring, weights, tokens);
+      add_bricks<1>(weights, tokens);
       weights += kBrickStep;
       tokens += kUnitStep;
-    }
-  }
-  // One brick: two steps of 32 bytes of k. A lane's 16 bytes of a token serve both.
-  __device__ void add_brick(const StageRing& ring, uint32_t weights, uint32_t tokens) {
-    const uint4 first = load_shared_vector(weights);
-    const uint4 second = load_shared_vector(weights + 16 * kWarpLanes);
-#pragma unroll
-    for (int tile = 0; tile < kTokenTiles; ++tile) {
-      const uint4 x = load_shared_vector(tokens + tile * kMatmulTokenTile * ring.token_stride);
-      multiply_step(sums_[tile], first, x.x, x.y);
-      multiply_step(sums_[tile], second, x.z, x.w);
     }
   }
 
   // Ahead of the last stage of a piece.
   __device__ void prepare_to_finish(const MatmulLaunch& launch, int tile) {
-    if (!kReadsResidualsAhead || turn_ != 0 || block_index(launch) != first_block_) return;
+    if (turn_ != 0 || block_index(launch) != first_block_) return;
+    if (!kKeepsScales) load_token_scales(launch);
     load_residuals(launch, tile);
   }
   // The sums of this block's piece of a tile become output, or go to the block that does that.
@@ -221,8 +204,6 @@ class WarpSums {
       add_all_pieces(launch, epoch);
     }
     recorder.phase(DevicePhase::kStore, tile);
-    if (!kHasRoomForScales) load_token_scales(launch);
-    if (!kReadsResidualsAhead) load_residuals(launch, tile);
     store(launch, tile);
   }
   // Between pieces: what the warps handed over was read.
@@ -233,21 +214,64 @@ class WarpSums {
  private:
   static constexpr int kRowWarps = kTileRows / kMatmulWarpRows;
   static constexpr int kTurns = kMatmulWarps / kRowWarps;
-  static constexpr int kBricksTogether = kTokenTiles < 4 ? 4 : 8 / kTokenTiles;
+  static constexpr bool kAreGroups = kHasWarpGroups && kTokenTiles >= kMatmulEngineTokenTiles;
+  static constexpr int kBricksTogether = kAreGroups || kTokenTiles < 4 ? 4 : 8 / kTokenTiles;
   static constexpr int kBrickStep = kTurns * kBrickBytes<kTileRows>;
-  static constexpr int kUnitStep = kTurns * kMatmulUnitBytes;
+  static constexpr int kUnitStep = kTurns * kUnitBytes<kTokenTiles>;
+  static constexpr int kSteps = 2;  // of a brick
+  static constexpr int kStepBytes = 16 * kWarpLanes;
   static constexpr int kFoldBarrier = 1;
   // What is read together, so that its latency is waited for once: some pieces, or part of one.
   static constexpr int kPieceVectors = 2 * kTokenTiles;
   static constexpr int kPartVectors = kPieceVectors < 8 ? kPieceVectors : 8;
   static constexpr int kPieceParts = kPieceVectors / kPartVectors;
   static constexpr int kPieceBatch = 8 / kPartVectors;
-  // Residuals are read before the first store, which the compiler must take for one of them, and
-  // before the sums are complete where there are registers for it.
-  static constexpr bool kReadsResidualsAhead = kTokenTiles < 4;
-  static constexpr bool kHasRoomForScales = kTokenTiles < 8;
+  static constexpr bool kKeepsScales = kTokenTiles < 8;
 
   __device__ int first_token(int tile) const { return tile * kMatmulTokenTile + lane_ % 4 * 2; }
+
+  template <int kBricks>
+  __device__ __forceinline__ void add_bricks(uint32_t weights, uint32_t tokens) {
+    if constexpr (kAreGroups) {
+      add_bricks_as_group<kBricks>(weights, tokens);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kBricks; ++i) add_brick(weights + i * kBrickStep, tokens + i * kUnitStep);
+    }
+  }
+  // One brick: two steps of 32 bytes of k. A token's 64 bytes are loaded at once for both.
+  __device__ __forceinline__ void add_brick(uint32_t weights, uint32_t tokens) {
+    const uint4 first = load_shared_vector(weights);
+    const uint4 second = load_shared_vector(weights + kStepBytes);
+#pragma unroll
+    for (int tile = 0; tile < kTokenTiles; ++tile) {
+      uint32_t x[4];
+      load_matrices(x, tokens + tile * kUnitBytes<1>);
+      multiply_step(sums_[tile], first, x[0], x[1]);
+      multiply_step(sums_[tile], second, x[2], x[3]);
+    }
+  }
+  // The same by four warps: 64 rows.
+  template <int kBricks>
+  __device__ __forceinline__ void add_bricks_as_group(uint32_t weights, uint32_t tokens) {
+    uint4 rows[kBricks][kSteps];
+#pragma unroll
+    for (int i = 0; i < kBricks; ++i) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step)
+        rows[i][step] = load_shared_vector(weights + i * kBrickStep + step * kStepBytes);
+    }
+    begin_group_products(sums_);
+#pragma unroll
+    for (int i = 0; i < kBricks; ++i) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        const uint32_t begin = tokens + i * kUnitStep + step * (kMatmulUnitBytes / kSteps);
+        multiply_group(sums_, rows[i][step], swizzled_64_bytes(begin));
+      }
+    }
+    end_group_products(sums_);
+  }
 
   // The warps of the first turn add what the others have.
   __device__ void fold(const StageRing& ring) {
@@ -338,10 +362,17 @@ class WarpSums {
   __device__ static void add(int32_t& sum, uint32_t bits) { sum += static_cast<int32_t>(bits); }
   __device__ static void add(float& sum, uint32_t bits) { sum += __uint_as_float(bits); }
 
-  __device__ float value(int tile, int row, int token) const {
-    float result = static_cast<float>(sums_[tile][2 * row + token]);
-    if constexpr (kIsS8) result = __fmul_rn(result, row_scales_[row]);
-    return __fmul_rn(result, token_scales_[tile][token]);
+  __device__ void load_token_scales(const MatmulLaunch& launch) {
+#pragma unroll
+    for (int tile = 0; tile < kTokenTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int token = first_token(tile) + i;
+        token_scales_[tile][i] = 1.0f;
+        if (launch.token_scales != nullptr && token < launch.tokens)
+          token_scales_[tile][i] = __ldcg(launch.token_scales + token);
+      }
+    }
   }
 
   // Of the output: the lane's first one.
@@ -350,74 +381,112 @@ class WarpSums {
                            : tile * kTileRows + warp_ * kMatmulWarpRows + lane_ / 4 * 2;
   }
 
-  // As they lie in memory: whoever made floats of them here would wait for them.
-  __device__ void load_residuals(const MatmulLaunch& launch, int tile) {
-    const int column = column_of(launch, tile);
-    const bool has_column = launch.residual != nullptr && column < launch.columns;
+  // f(i, j, row) for the lane's tokens j of tiles i; `row` is that of its first one, and rows of
+  // tokens lie `stride` apart.
+  template <typename T, typename F>
+  __device__ void for_tokens(const MatmulLaunch& launch, T* row, int64_t stride, const F& f) const {
+    const int left = launch.tokens - first_token(0);
 #pragma unroll
     for (int i = 0; i < kTokenTiles; ++i) {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        const int token = first_token(i) + j;
-        if (!has_column || token >= launch.tokens) continue;
-        const int64_t at = token * launch.residual_stride + column;
-        residuals_[i][j][0] = residual_bits(launch, at);
-        if (!launch.is_gated) residuals_[i][j][1] = residual_bits(launch, at + 1);
+        if (i * kMatmulTokenTile + j < left) f(i, j, j == 0 ? row : row + stride);
       }
+      row += kMatmulTokenTile * stride;
     }
   }
-  __device__ static uint32_t residual_bits(const MatmulLaunch& launch, int64_t at) {
-    if (launch.residual_is_f32) return __ldcg(static_cast<const uint32_t*>(launch.residual) + at);
-    return __ldcg(static_cast<const uint16_t*>(launch.residual) + at);
+
+  // As they lie in memory: whoever made floats of them here would wait for them. Before the first
+  // store, which the compiler must take for one of them.
+  __device__ void load_residuals(const MatmulLaunch& launch, int tile) {
+    const int column = column_of(launch, tile);
+    if (launch.residual == nullptr || column >= launch.columns) return;
+    const int64_t begin = first_token(0) * launch.residual_stride + column;
+    if (launch.residual_is_f32) {
+      load_residuals_as(launch, static_cast<const uint32_t*>(launch.residual) + begin);
+    } else {
+      load_residuals_as(launch, static_cast<const uint16_t*>(launch.residual) + begin);
+    }
   }
-  __device__ float residual(const MatmulLaunch& launch, int tile, int token, int row) const {
-    const uint32_t bits = residuals_[tile][token][row];
-    return __uint_as_float(launch.residual_is_f32 ? bits : bits << 16);
+  template <typename Bits>
+  __device__ void load_residuals_as(const MatmulLaunch& launch, const Bits* first) {
+    for_tokens(launch, first, launch.residual_stride, [&](int i, int j, const Bits* row) {
+      residuals_[i][j][0] = __ldcg(row);
+      if (!launch.is_gated) residuals_[i][j][1] = __ldcg(row + 1);
+    });
+  }
+
+  // Two rows of a token, which are neighbours of the output or gate and up of one column.
+  struct Pair {
+    float low;
+    float high;
+  };
+  // f(pair, i, j) for all pairs that the lane has. What is the same for all of them is asked once,
+  // outside: with a branch for each, a block's end took twice as long.
+  template <typename F>
+  __device__ static void for_pairs(Pair (&pairs)[kTokenTiles][2], const F& f) {
+#pragma unroll
+    for (int i = 0; i < kTokenTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) f(pairs[i][j], i, j);
+    }
+  }
+  __device__ float scaled(int tile, int row, int token) const {
+    float result = static_cast<float>(sums_[tile][2 * row + token]);
+    if constexpr (kIsS8) result = __fmul_rn(result, row_scales_[row]);
+    return __fmul_rn(result, token_scales_[tile][token]);
   }
 
   __device__ void store(const MatmulLaunch& launch, int tile) const {
     const int column = column_of(launch, tile);
     if (column >= launch.columns) return;
-#pragma unroll
-    for (int i = 0; i < kTokenTiles; ++i) {
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int token = first_token(i) + j;
-        if (token >= launch.tokens) continue;
-        float low = value(i, 0, j);
-        float high = value(i, 1, j);
-        if (launch.is_gated) low = gated(low, high);
-        if (launch.residual != nullptr) {
-          low += residual(launch, i, j, 0);
-          high += residual(launch, i, j, 1);
-        }
-        const int64_t at = token * launch.output_stride + column;
-        launch.is_gated ? store_one(launch, at, low) : store_pair(launch, at, low, high);
-      }
+    Pair pairs[kTokenTiles][2];
+    for_pairs(pairs, [&](Pair& pair, int i, int j) { pair = {scaled(i, 0, j), scaled(i, 1, j)}; });
+    if (launch.is_gated) {
+      for_pairs(pairs, [&](Pair& pair, int, int) { pair.low = gated(pair.low, pair.high); });
+    }
+    if (launch.residual != nullptr) {
+      const int shift = launch.residual_is_f32 ? 0 : 16;
+      for_pairs(pairs, [&](Pair& pair, int i, int j) {
+        pair.low += __uint_as_float(residuals_[i][j][0] << shift);
+        pair.high += __uint_as_float(residuals_[i][j][1] << shift);
+      });
+    }
+    const int64_t begin = first_token(0) * launch.output_stride + column;
+    if (launch.output_is_f32) {
+      store_as(launch, static_cast<float*>(launch.output) + begin, pairs);
+    } else {
+      store_as(launch, static_cast<__nv_bfloat16*>(launch.output) + begin, pairs);
     }
   }
-  __device__ static void store_one(const MatmulLaunch& launch, int64_t at, float result) {
-    if (launch.output_is_f32) {
-      static_cast<float*>(launch.output)[at] = result;
+  template <typename T>
+  __device__ void store_as(const MatmulLaunch& launch, T* first,
+                           const Pair (&pairs)[kTokenTiles][2]) const {
+    if (launch.is_gated) {
+      for_tokens(launch, first, launch.output_stride,
+                 [&](int i, int j, T* row) { store_one(row, pairs[i][j]); });
     } else {
-      static_cast<__nv_bfloat16*>(launch.output)[at] = __float2bfloat16_rn(result);
+      for_tokens(launch, first, launch.output_stride,
+                 [&](int i, int j, T* row) { store_both(row, pairs[i][j]); });
     }
   }
-  __device__ static void store_pair(const MatmulLaunch& launch, int64_t at, float low, float high) {
-    if (launch.output_is_f32) {
-      *reinterpret_cast<float2*>(static_cast<float*>(launch.output) + at) = make_float2(low, high);
-    } else {
-      *reinterpret_cast<uint32_t*>(static_cast<uint16_t*>(launch.output) + at) =
-          pack_pair<__nv_bfloat16>(low, high);
-    }
+  __device__ static void store_one(float* output, const Pair& pair) { *output = pair.low; }
+  __device__ static void store_one(__nv_bfloat16* output, const Pair& pair) {
+    *output = __float2bfloat16_rn(pair.low);
+  }
+  __device__ static void store_both(float* output, const Pair& pair) {
+    *reinterpret_cast<float2*>(output) = make_float2(pair.low, pair.high);
+  }
+  __device__ static void store_both(__nv_bfloat16* output, const Pair& pair) {
+    *reinterpret_cast<uint32_t*>(output) = pack_pair<__nv_bfloat16>(pair.low, pair.high);
   }
 
   int warp_;  // of the tile: 16 rows each
   int turn_;  // among those with the same rows
   int lane_;
   uint32_t lane_weights_;  // where the lane's 16 bytes of the first slot begin
-  uint32_t lane_tokens_;
-  int first_block_ = 0;  // of those that have pieces of the present tile
+  uint32_t tokens_;        // of the first slot: the lane's, or where they begin
+  int first_block_ = 0;    // of those that have pieces of the present tile
   int last_block_ = 0;
   Sum sums_[kTokenTiles][4];
   float token_scales_[kTokenTiles][2];

@@ -33,25 +33,26 @@ Result<void> describe_matmul_tokens(const MatmulTokens& tokens, std::byte* token
   static const Result<void*> found = find_encode();
   if (!found) return found.error();
   const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(*found);
-  constexpr int kDimensions = 2;
-  const cuuint64_t extents[kDimensions] = {
-      static_cast<cuuint64_t>(tokens.row_bytes / kMatmulTokenMapElement),
-      static_cast<cuuint64_t>(tokens.tokens)};
-  const cuuint64_t strides[kDimensions - 1] = {static_cast<cuuint64_t>(tokens.stride_bytes)};
-  const cuuint32_t box[kDimensions] = {
-      static_cast<cuuint32_t>(tokens.copied_bytes / kMatmulTokenMapElement),
-      static_cast<cuuint32_t>(tokens.copied_tokens)};
-  const cuuint32_t steps[kDimensions] = {1, 1};
+  constexpr int kDimensions = 3;  // bytes of a unit, tokens, units
+  const cuuint64_t extents[kDimensions] = {kMatmulUnitBytes, static_cast<cuuint64_t>(tokens.tokens),
+                                           static_cast<cuuint64_t>(tokens.units)};
+  const cuuint64_t strides[kDimensions - 1] = {static_cast<cuuint64_t>(tokens.stride_bytes),
+                                               kMatmulUnitBytes};
+  const cuuint32_t box[kDimensions] = {kMatmulUnitBytes,
+                                       static_cast<cuuint32_t>(tokens.copied_tokens),
+                                       static_cast<cuuint32_t>(tokens.copied_units)};
+  const cuuint32_t steps[kDimensions] = {1, 1, 1};
   CUtensorMap map;
-  const CUresult status = encode(
-      &map, CU_TENSOR_MAP_DATA_TYPE_UINT32, kDimensions, const_cast<void*>(tokens.x), extents,
-      strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult status =
+      encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, kDimensions, const_cast<void*>(tokens.x), extents,
+             strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_64B,
+             CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
     return fail(ErrorCode::kSystem,
                 "the driver makes no tensor map (error {}) of {} tokens, {} bytes apart, in copies "
-                "of {} bytes",
-                static_cast<int>(status), tokens.tokens, tokens.stride_bytes, tokens.copied_bytes);
+                "of {} tokens and {} units of {} bytes",
+                static_cast<int>(status), tokens.tokens, tokens.stride_bytes, tokens.copied_tokens,
+                tokens.copied_units, kMatmulUnitBytes);
   std::memcpy(token_map, &map, sizeof(map));
   return {};
 }

@@ -210,15 +210,15 @@ __device__ __forceinline__ void start_copies(uint32_t target, int bytes, int cou
 #endif
 }
 
-// The copy engine copies a box of the matrix that a tensor map describes, from this column on. One
-// lane calls it, having announced the box's bytes.
-__device__ __forceinline__ void start_matrix_copy(uint32_t target, const void* tensor_map,
-                                                  int column, uint32_t barrier) {
+// The copy engine copies a box of what a tensor map of three dimensions describes, from here on in
+// the last of them. One lane calls it, having announced the box's bytes.
+__device__ __forceinline__ void start_box_copy(uint32_t target, const void* tensor_map, int begin,
+                                               uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
-      "[%1, {%2, %3}], [%4];" ::"r"(target),
-      "l"(tensor_map), "r"(column), "r"(0), "r"(barrier)
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%2, %2, %3}], [%4];" ::"r"(target),
+      "l"(tensor_map), "r"(0), "r"(begin), "r"(barrier)
       : "memory");
 #endif
 }
