@@ -160,8 +160,9 @@ void add_tuning(std::vector<Case>& cases) {
   }
 }
 
-// What is in flight where there are more tokens.
-void add_token_tuning(std::vector<Case>& cases) {
+// What is in flight where there are more tokens; without tunings whose stages do not fit a block.
+Result<void> add_token_tuning(std::vector<Case>& cases) {
+  const CudaLimits limits = GAPLESS_TRY(cuda_limits());
   constexpr CudaMatmulTuning kTunings[] = {
       {.ring_slots = 3}, {.ring_slots = 4}, {.stage_bricks = 4, .ring_slots = 6}};
   for (const DType dtype : {DType::kS8, DType::kBf16}) {
@@ -173,12 +174,13 @@ void add_token_tuning(std::vector<Case>& cases) {
                               .tokens = tokens,
                               .starts_early = true,
                               .tuning = tuning};
-          const Result<CudaMatmulShape> shape = shape_of(tuned);
-          if (shape && CudaMatmul::make(*shape, tuning)) cases.push_back(tuned);
+          const CudaMatmulShape shape = GAPLESS_TRY(shape_of(tuned));
+          if (configure_cuda_matmul(shape, tokens, limits, tuning)) cases.push_back(tuned);
         }
       }
     }
   }
+  return {};
 }
 
 void add_sweep(std::vector<Case>& cases) {
@@ -196,7 +198,7 @@ Result<void> measure(const CudaBenchOptions& options, const AddRow& add_row) {
   add_main(cases);
   if (options.tunes) {
     add_tuning(cases);
-    add_token_tuning(cases);
+    GAPLESS_TRY(add_token_tuning(cases));
   }
   if (!options.is_main_only) add_sweep(cases);
   for (const Case& c : cases) add_row(GAPLESS_TRY(time_case(c, replays_of(options))));

@@ -5,7 +5,8 @@
 // Eight warps multiply 16 rows each, two copy weights and tokens ahead of them
 // (matmul_stages.cuh, matmul_sums.cuh), and where tasks are recorded another one does that. Weights
 // are the 16-row operand, in the order of its registers, and tokens the 8-column one, so that 16
-// tokens are no padding.
+// tokens are no padding. (More are padded to 32 or 64, and on sm_90a four warps multiply 64 rows
+// together.)
 //
 // Per brick of 8 KiB and 16 tokens a warp issues some 12 instructions that matter; at 4.5 TB/s on
 // 132 SMs there are 1700 issue slots for the eight of them. Everything is about bytes in flight,

@@ -12,7 +12,7 @@
 // Up to 16 tokens each warp multiplies on its own (mma). From 17 on four warps do so together where
 // the hardware can (wgmma, sm_90a): otherwise each of them reads all tokens from shared memory, and
 // that takes longer than memory takes for the weights. Both add in the same order, and give the
-// same bits.
+// same bits (on an H200; no manual says so, ATokenDoesNotSeeTheOthers does).
 //
 // When a tile is cut over blocks, the block in which it begins adds the others' sums to its own, in
 // the order of k. That piece is the last one of its block, and the others' are their first ones:
@@ -214,7 +214,9 @@ class WarpSums {
  private:
   static constexpr int kRowWarps = kTileRows / kMatmulWarpRows;
   static constexpr int kTurns = kMatmulWarps / kRowWarps;
-  static constexpr bool kAreGroups = kHasWarpGroups && kTokenTiles >= kMatmulEngineTokenTiles;
+  // wgmma sees what the copy engine brought; of what lanes copied it would need to be told.
+  static constexpr bool kAreGroups = kHasWarpGroups && !kLanesCopyTokens<kTokenTiles>;
+  static_assert(!kAreGroups || kRowWarps % kGroupWarps == 0, "a group's warps have the same turn");
   static constexpr int kBricksTogether = kAreGroups || kTokenTiles < 4 ? 4 : 8 / kTokenTiles;
   static constexpr int kBrickStep = kTurns * kBrickBytes<kTileRows>;
   static constexpr int kUnitStep = kTurns * kUnitBytes<kTokenTiles>;
@@ -485,7 +487,7 @@ class WarpSums {
   int turn_;  // among those with the same rows
   int lane_;
   uint32_t lane_weights_;  // where the lane's 16 bytes of the first slot begin
-  uint32_t tokens_;        // of the first slot: the lane's, or where they begin
+  uint32_t tokens_;        // of the first slot: what the lane gives ldmatrix; for wgmma their begin
   int first_block_ = 0;    // of those that have pieces of the present tile
   int last_block_ = 0;
   Sum sums_[kTokenTiles][4];

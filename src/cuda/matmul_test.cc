@@ -132,15 +132,15 @@ TEST_F(CudaMatmulOnDevice, GatesAndAddsResiduals) {
   }
 }
 
-TEST_F(CudaMatmulOnDevice, LargestSumsDoNotOverflow) {
-  CudaMatmulCase c = case_of(DType::kS8, 272, 17408, false, 16);
+void expect_no_overflow(int tokens) {
+  CudaMatmulCase c = case_of(DType::kS8, 272, 17408, false, tokens);
   Result<CudaMatmulRun> run = CudaMatmulRun::make(c);
   ASSERT_TRUE(run) << run.error().message;
   for (int64_t i = 0; i < 17408; ++i) {
     for (int64_t row = 0; row < 272; ++row) {
       run->weights().set(row, i, row % 2 == 0 ? 127.0f : -127.0f);
     }
-    for (int64_t token = 0; token < 16; ++token) {
+    for (int64_t token = 0; token < tokens; ++token) {
       run->x().set(token, i, token % 3 == 0 ? -127.0f : 127.0f);
     }
   }
@@ -148,6 +148,42 @@ TEST_F(CudaMatmulOnDevice, LargestSumsDoNotOverflow) {
   const Result<Bytes> output = run->run();
   ASSERT_TRUE(output) << output.error().message;
   expect_exact(c, *run, *output);
+}
+TEST_F(CudaMatmulOnDevice, LargestSumsDoNotOverflow) {
+  expect_no_overflow(16);
+  expect_no_overflow(64);
+}
+
+// Residuals and scales of a block's second tile are loaded when the first one has been stored.
+TEST_F(CudaMatmulOnDevice, BlocksOfSeveralTilesAddTheResidualsOfEach) {
+  for (const DType dtype : {DType::kS8, DType::kBf16}) {
+    for (const int tokens : {16, 17, 64}) {
+      for (const DType residual : {DType::kF32, DType::kBf16}) {
+        CudaMatmulCase c = case_of(dtype, 1040, 2560, false, tokens);
+        c.tuning.blocks = 3;
+        c.has_residual = true;
+        c.residual_dtype = residual;
+        expect_right(c);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(CudaMatmulOnDevice, SixteenBitTokensNeedNoScales) {
+  for (const int tokens : {16, 17, 64}) {
+    const CudaMatmulCase c = case_of(DType::kBf16, 144, 1088, false, tokens);
+    Result<CudaMatmulRun> run = CudaMatmulRun::make(c);
+    ASSERT_TRUE(run) << run.error().message;
+    for (float& scale : run->x().scales) scale = 1.0f;
+    ASSERT_TRUE(run->upload());
+    const Result<Bytes> expected = run->run();
+    ASSERT_TRUE(expected) << expected.error().message;
+    expect_close(c, *run, *expected);
+    const Result<Bytes> output = run->run(false);
+    ASSERT_TRUE(output) << output.error().message;
+    EXPECT_EQ(*output, *expected) << tokens << " tokens";
+  }
 }
 
 // The cut of the weights is the same for one token and for 64, and whatever instruction multiplies
@@ -214,7 +250,7 @@ TEST_F(CudaMatmulOnDevice, HowItIsCutDoesNotChangeEightBitResults) {
                                       {.stage_bricks = 2, .ring_slots = 4, .blocks = 1},
                                       {.blocks = 40, .read_ahead_kib = -1},
                                       {.ring_slots = 2, .read_ahead_kib = 4096}};
-  for (const int tokens : {16, 40}) {
+  for (const int tokens : {16, 24, 40}) {
     CudaMatmulCase c = case_of(DType::kS8, 1040, 5120, false, tokens);
     for (const int tile_rows : {128, 64}) {
       c.shape.weights.tile_rows = tile_rows;
@@ -306,10 +342,11 @@ TEST_F(CudaMatmulOnDevice, MatmulsOfDifferentSizesShareAWorkspace) {
   }
 }
 
-TEST_F(CudaMatmulOnDevice, TheResidualMayBeTheOutput) {
+void expect_right_in_place(int tokens, int blocks) {
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
-    CudaMatmulCase c = case_of(DType::kS8, 1040, 5120, false, 16);
+    CudaMatmulCase c = case_of(DType::kS8, 1040, 5120, false, tokens);
     c.shape.output_dtype = dtype;
+    c.tuning.blocks = blocks;
     Result<CudaMatmulRun> run = CudaMatmulRun::make(c);
     ASSERT_TRUE(run) << run.error().message;
     const int64_t bytes = run->output().bytes();
@@ -332,11 +369,19 @@ TEST_F(CudaMatmulOnDevice, TheResidualMayBeTheOutput) {
     Bytes expected(static_cast<size_t>(bytes)), output(static_cast<size_t>(bytes));
     ASSERT_TRUE(run->output().copy_to_host(expected.data(), bytes));
     ASSERT_TRUE(in_place->copy_to_host(output.data(), bytes));
-    for (int64_t token = 0; token < 16; ++token) {
+    for (int64_t token = 0; token < tokens; ++token) {
       const auto begin = expected.begin() + token * args.output_stride * dtype_bytes(dtype);
       const auto end = begin + 1040 * dtype_bytes(dtype);
       EXPECT_TRUE(std::equal(begin, end, output.begin() + (begin - expected.begin())))
-          << "token " << token;
+          << "token " << token << " of " << tokens << ", " << blocks << " blocks";
+    }
+  }
+}
+TEST_F(CudaMatmulOnDevice, TheResidualMayBeTheOutput) {
+  for (const int tokens : {16, 17, 64}) {
+    for (const int blocks : {0, 3}) {
+      expect_right_in_place(tokens, blocks);
+      if (HasFatalFailure()) return;
     }
   }
 }

@@ -81,7 +81,7 @@ inline MatmulMatrix random_matrix(DType dtype, int64_t rows, int64_t k, uint64_t
   return matrix;
 }
 
-inline constexpr int kAllTokens[] = {1, 2, 4, 8, 15, 16, 17, 33, 64};
+inline constexpr int kAllTokens[] = {1, 2, 4, 8, 15, 16, 17, 24, 33, 64};
 
 struct CudaMatmulCase {
   CudaMatmulShape shape;
@@ -169,9 +169,11 @@ class CudaMatmulRun {
   }
 
   // The raw bytes of a poisoned output after one launch.
-  Result<std::vector<std::byte>> run() {
+  Result<std::vector<std::byte>> run(bool has_token_scales = true) {
     GAPLESS_TRY(device_output_.fill(0xff));
-    GAPLESS_TRY(matmul_.launch(args(), nullptr));
+    CudaMatmulArgs launch_args = args();
+    if (!has_token_scales) launch_args.token_scales = nullptr;
+    GAPLESS_TRY(matmul_.launch(launch_args, nullptr));
     GAPLESS_TRY(synchronize(nullptr));
     std::vector<std::byte> output(static_cast<size_t>(device_output_.bytes()));
     GAPLESS_TRY(device_output_.copy_to_host(output.data(), device_output_.bytes()));

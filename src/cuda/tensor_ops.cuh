@@ -210,8 +210,8 @@ __device__ __forceinline__ void start_copies(uint32_t target, int bytes, int cou
 #endif
 }
 
-// The copy engine copies a box of what a tensor map of three dimensions describes, from here on in
-// the last of them. One lane calls it, having announced the box's bytes.
+// The copy engine copies a box of what a tensor map of three dimensions describes: from `begin` on
+// in the last of them, from 0 in the others. One lane calls it, having announced the box's bytes.
 __device__ __forceinline__ void start_box_copy(uint32_t target, const void* tensor_map, int begin,
                                                uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900

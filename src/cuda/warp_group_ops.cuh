@@ -16,6 +16,9 @@ inline constexpr bool kHasWarpGroups = true;
 #else
 inline constexpr bool kHasWarpGroups = false;
 #endif
+inline constexpr int kGroupWarps = 4;
+
+// Nothing below compiles for devices without them: ask kHasWarpGroups first.
 
 // Describes tokens that begin at this address of shared memory: rows of 64 bytes with the 64-byte
 // swizzle, eight of them at a multiple of 512 bytes. `address` may be that of 32 bytes further on.
@@ -26,9 +29,7 @@ __device__ __forceinline__ uint64_t swizzled_64_bytes(uint32_t address) {
   return kSwizzle64 | kEightRows / kUnit << 32 | uint64_t{1} << 16 | (address & 0x3ffff) / kUnit;
 }
 
-// Around products, by all lanes of the group: ahead of the first one, behind what wrote registers
-// that it reads, and behind the last one, before anybody looks at sums or overwrites tokens.
-// (Compilers see neither that sums are written in between nor when: they are told to keep away.)
+// The compiler sees neither that sums are written between here and the next call of this, nor when.
 template <typename Sum, int kTiles>
 __device__ __forceinline__ void hold_sums(Sum (&c)[kTiles][4]) {
 #pragma unroll
@@ -43,19 +44,17 @@ __device__ __forceinline__ void hold_sums(Sum (&c)[kTiles][4]) {
     }
   }
 }
+// Around products, by all lanes of the group: ahead of the first one, behind whatever wrote the
+// sums and the rows; and behind the last one, before anybody looks at sums or overwrites tokens.
 template <typename Sum, int kTiles>
 __device__ __forceinline__ void begin_group_products(Sum (&c)[kTiles][4]) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   hold_sums(c);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#endif
 }
 template <typename Sum, int kTiles>
 __device__ __forceinline__ void end_group_products(Sum (&c)[kTiles][4]) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
   hold_sums(c);
-#endif
 }
 
 // c += a x tokens, of 8 tokens a tile; the sums must not be looked at before end_group_products().
@@ -64,7 +63,6 @@ template <int kTiles>
 __device__ __forceinline__ void multiply_group(float (&c)[kTiles][4], const uint4& a,
                                                uint64_t tokens) {
   static_assert(kTiles == 4 || kTiles == 8);
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   if constexpr (kTiles == 4) {
     asm volatile(
         "{\n .reg .pred adds;\n setp.eq.u32 adds, 0, 0;\n"
@@ -86,13 +84,11 @@ __device__ __forceinline__ void multiply_group(float (&c)[kTiles][4], const uint
           GAPLESS_SUMS(c[6], "+f"), GAPLESS_SUMS(c[7], "+f")
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(tokens));
   }
-#endif
 }
 template <int kTiles>
 __device__ __forceinline__ void multiply_group(int32_t (&c)[kTiles][4], const uint4& a,
                                                uint64_t tokens) {
   static_assert(kTiles == 4 || kTiles == 8);
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   if constexpr (kTiles == 4) {
     asm volatile(
         "{\n .reg .pred adds;\n setp.eq.u32 adds, 0, 0;\n"
@@ -114,7 +110,6 @@ __device__ __forceinline__ void multiply_group(int32_t (&c)[kTiles][4], const ui
           GAPLESS_SUMS(c[6], "+r"), GAPLESS_SUMS(c[7], "+r")
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(tokens));
   }
-#endif
 }
 #undef GAPLESS_SUMS
 
