@@ -228,6 +228,7 @@ class WarpSums {
   static constexpr int kPartVectors = kPieceVectors < 8 ? kPieceVectors : 8;
   static constexpr int kPieceParts = kPieceVectors / kPartVectors;
   static constexpr int kPieceBatch = 8 / kPartVectors;
+  // From the begin of the block to its end; otherwise they are loaded for each tile.
   static constexpr bool kKeepsScales = kTokenTiles < 8;
 
   __device__ int first_token(int tile) const { return tile * kMatmulTokenTile + lane_ % 4 * 2; }
