@@ -568,6 +568,8 @@ int attention_blocks_per_sm(const AttentionForm& form, int64_t shared_bytes, int
   const Kernel kernel = kernel_of(form);
   const int status = allow_shared_bytes(kernel, shared_bytes);
   if (status != cudaSuccess) return status;
+  // The other code has another number of warps: it would find nothing where the host put it.
+  if (runs_sm90_code() != form.is_sm90) return cudaErrorInvalidDeviceFunction;
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
       blocks, reinterpret_cast<const void*>(kernel), form.threads(),
       static_cast<size_t>(shared_bytes));

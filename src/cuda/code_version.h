@@ -9,7 +9,11 @@
 
 namespace gapless {
 
-// False without a device. Does not change while the process runs.
+// Asks the driver until it has once answered: what it says does not change while the process runs.
+// A cudaError_t; 0 is success.
+int find_sm90_code(bool* is_sm90);
+
+// What it answered. False where it could not: without a device a launch will say so.
 bool runs_sm90_code();
 
 }  // namespace gapless

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <cuda_runtime.h>
+#include <fmt/core.h>
 
 #include "cuda/code_version.h"
 #include "cuda/wait_report.h"
@@ -40,9 +41,27 @@ Result<void> check_range(int64_t offset, int64_t bytes, int64_t size) {
 
 }  // namespace
 
+std::string driver_text(int found, int needed) {
+  if (found == 0) return "there is no NVIDIA driver";
+  const auto version = [](int number) {
+    return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+  };
+  // Drivers run programs of every minor version of theirs.
+  return fmt::format("the NVIDIA driver is of CUDA {}; {} or newer is needed", version(found),
+                     version(needed / 1000 * 1000));
+}
+
 Result<void> check_cuda(int status, const char* what) {
   if (status == cudaSuccess) return {};
   const cudaError_t error = static_cast<cudaError_t>(status);
+  if (error == cudaErrorInsufficientDriver) {
+    int found = 0;
+    int needed = 0;
+    static_cast<void>(cudaDriverGetVersion(&found));
+    static_cast<void>(cudaRuntimeGetVersion(&needed));
+    return fail(ErrorCode::kSystem, "{}: {} ({})", what, driver_text(found, needed),
+                cudaGetErrorName(error));
+  }
   // The error is not kept for the next call, unless the context is lost with it.
   static_cast<void>(cudaGetLastError());
   const std::string wait = expired_wait();
@@ -62,6 +81,7 @@ Result<CudaLimits> cuda_limits() {
   limits.name = properties.name;
   limits.sm_count = properties.multiProcessorCount;
   limits.compute_capability = properties.major * 10 + properties.minor;
+  GAPLESS_TRY(check_capability(limits));
   limits.shared_block_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
   limits.shared_sm_bytes = static_cast<int64_t>(properties.sharedMemPerMultiprocessor);
   limits.shared_reserved_bytes = GAPLESS_TRY(attribute_of(
@@ -69,10 +89,29 @@ Result<CudaLimits> cuda_limits() {
   limits.l2_bytes = properties.l2CacheSize;
   limits.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   limits.pin_bytes_per_s = pin_bytes_per_s_of(device);
-  limits.has_sm90_code = runs_sm90_code();
+  GAPLESS_TRY(check_cuda(find_sm90_code(&limits.has_sm90_code), "loading the code of our kernels"));
   GAPLESS_TRY(cap_shared_memory(limits, std::getenv(kSharedKibVariable)));
   GAPLESS_TRY(prepare_wait_limit());
   return limits;
+}
+
+Result<void> check_capability(const CudaLimits& limits) {
+  const auto version = [](int number) { return fmt::format("{}.{}", number / 10, number % 10); };
+  if (limits.compute_capability >= kMinComputeCapability) return {};
+  return fail(ErrorCode::kInvalidInput, "{} has compute capability {}; {} is needed", limits.name,
+              version(limits.compute_capability), version(kMinComputeCapability));
+}
+
+bool has_capable_gpu() {
+  int device = 0;
+  int major = 0;
+  int minor = 0;
+  const bool is_there =
+      cudaGetDevice(&device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess;
+  if (!is_there) static_cast<void>(cudaGetLastError());
+  return is_there && major * 10 + minor >= kMinComputeCapability;
 }
 
 Result<void> cap_shared_memory(CudaLimits& limits, const char* kib_text) {

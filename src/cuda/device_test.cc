@@ -38,5 +38,18 @@ TEST(CudaLimits, CannotHaveMoreSharedMemoryThanThereIs) {
   }
 }
 
+TEST(CudaLimits, AreOfADeviceThatHasOurInstructions) {
+  EXPECT_TRUE(check_capability(test_device("A100", 80, 108, 163)));
+  const Result<void> refused = check_capability(test_device("Tesla T4", 75, 40, 64));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "Tesla T4 has compute capability 7.5; 8.0 is needed");
+}
+
+TEST(CudaErrors, NameTheDriverThatIsMissing) {
+  EXPECT_EQ(driver_text(0, 13000), "there is no NVIDIA driver");
+  EXPECT_EQ(driver_text(12040, 13020),
+            "the NVIDIA driver is of CUDA 12.4; 13.0 or newer is needed");
+}
+
 }  // namespace
 }  // namespace gapless

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 
 #include <cuda_runtime.h>
 
@@ -29,6 +30,8 @@ int allow_shared_bytes(void (*kernel)(Launch), int64_t bytes) {
   if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
   if (bytes == 0) return cudaSuccess;
   const void* const function = reinterpret_cast<const void*>(kernel);
+  static std::mutex mutex;  // or the smaller of two threads' bytes could come last
+  const std::lock_guard<std::mutex> lock(mutex);
   cudaFuncAttributes allowed = {};
   const cudaError_t status = cudaFuncGetAttributes(&allowed, function);
   if (status != cudaSuccess || bytes <= allowed.maxDynamicSharedSizeBytes) return status;

@@ -2,6 +2,7 @@
 
 #include "cuda/matmul_tokens.h"
 
+#include <atomic>
 #include <cstring>
 
 #include <cuda.h>
@@ -17,22 +18,24 @@ static_assert(sizeof(CUtensorMap) == kMatmulTokenMapBytes);
 // cuTensorMapEncodeTiled(). The driver is not linked: where nothing runs on a GPU, there is none.
 Result<void*> find_encode() {
   constexpr unsigned kFirstVersion = 12000;
-  void* function = nullptr;
+  static std::atomic<void*> known = nullptr;  // a failure is not kept
+  void* function = known.load(std::memory_order_relaxed);
+  if (function != nullptr) return function;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
   GAPLESS_TRY(check_cuda(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
                                                           kFirstVersion, cudaEnableDefault, &found),
                          "asking the driver for tensor maps"));
   if (found != cudaDriverEntryPointSuccess || function == nullptr)
     return fail(ErrorCode::kSystem, "the driver knows no tensor maps: version 12.0 is needed");
+  known.store(function, std::memory_order_relaxed);
   return function;
 }
 
 }  // namespace
 
 Result<void> describe_matmul_tokens(const MatmulTokens& tokens, std::byte* token_map) {
-  static const Result<void*> found = find_encode();
-  if (!found) return found.error();
-  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(*found);
+  const auto encode =
+      reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(GAPLESS_TRY(find_encode()));
   constexpr int kDimensions = 3;  // bytes of a unit, tokens, units
   const cuuint64_t extents[kDimensions] = {kMatmulUnitBytes, static_cast<cuuint64_t>(tokens.tokens),
                                            static_cast<cuuint64_t>(tokens.units)};
