@@ -34,6 +34,7 @@ constexpr int kGoodStaged = 2;
 constexpr int kGoodQueryBuffers = 2;
 // What a pair takes, however short it is, as tiles.
 constexpr int kPairTiles = 1;
+constexpr int kMaxPairTiles = 4096;  // of tunings: tiles of a launch are counted in 32 bits
 constexpr float kLog2E = 1.44269504088896340736f;
 
 int64_t partial_bytes(const CudaAttentionShape& shape) {
@@ -137,6 +138,9 @@ Result<void> check_args(const CudaAttentionShape& shape, const CudaAttentionArgs
   if (args.batch < 0 || args.batch > shape.max_batch)
     return fail(ErrorCode::kInvalidInput, "a batch of {} sequences; made for at most {}",
                 args.batch, shape.max_batch);
+  if (!std::isfinite(args.scale) || args.scale == 0.0f)
+    return fail(ErrorCode::kInvalidInput, "scores times {}; a number other than 0 is needed",
+                args.scale);
   if (args.page_count < 1 || args.page_count > INT32_MAX)
     return fail(ErrorCode::kInvalidInput, "{} pages; 1 to {} are possible", args.page_count,
                 INT32_MAX);
@@ -247,6 +251,11 @@ Result<CudaAttentionConfig> configure_cuda_attention(const CudaAttentionShape& s
     const int64_t most_slots = std::max<int64_t>(limits.shared_block_bytes / slot_bytes, 1);
     config.buffers.ring_slots = static_cast<int>(std::min<int64_t>(tuning.ring_slots, most_slots));
   }
+  if (tuning.pair_tiles > kMaxPairTiles)
+    return fail(ErrorCode::kInvalidInput,
+                "pairs that count {} tiles beside those they have; at "
+                "most {}",
+                tuning.pair_tiles, kMaxPairTiles);
   config.pair_tiles = tuning.pair_tiles >= 0 ? tuning.pair_tiles : kPairTiles;
   config.grid_limit = limits.sm_count;
   if (!fit_shared_memory(config, shape, limits.shared_block_bytes))
@@ -292,9 +301,6 @@ Result<void> check_form(const CudaAttentionConfig& config, const CudaLimits& lim
 Result<CudaAttention> CudaAttention::make(const CudaAttentionShape& shape,
                                           const CudaAttentionTuning& tuning) {
   const CudaLimits limits = GAPLESS_TRY(cuda_limits());
-  if (limits.compute_capability < 80)
-    return fail(ErrorCode::kInvalidInput, "{} has compute capability {}.{}; 8.0 is needed",
-                limits.name, limits.compute_capability / 10, limits.compute_capability % 10);
   const CudaAttentionConfig config = GAPLESS_TRY(configure_cuda_attention(shape, limits, tuning));
   GAPLESS_TRY(check_form(config, limits));
   return CudaAttention(shape, config);

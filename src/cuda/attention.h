@@ -39,7 +39,7 @@ struct CudaAttentionShape {
 // For measurements; results do not depend on it. 0: we choose.
 struct CudaAttentionTuning {
   int ring_slots = 0;   // tiles of 16 tokens that a warp has in flight at most
-  int pair_tiles = -1;  // that a pair counts as beside those it has; -1: we choose
+  int pair_tiles = -1;  // that a pair counts as beside those it has, at most 4096; -1: we choose
   // Of the bandwidth of the memory's pins: with what all is to be read. The more, the more warps
   // are late and have more tiles in flight.
   double due_share = 0;
@@ -49,12 +49,14 @@ struct CudaAttentionArgs {
   const void* pages = nullptr;
   int64_t page_count = 0;
   int batch = 0;
-  float scale = 0.0f;                // on the scores
+  float scale = 0.0f;                // on the scores; not 0
   const void* q = nullptr;           // [batch][q_heads][head_dim], of the pages' type, at 16 bytes
   const int32_t* lengths = nullptr;  // [batch], tokens including the newest one
   const int32_t* page_table = nullptr;  // [batch][page_table_stride]
   int64_t page_table_stride = 0;
-  void* workspace = nullptr;  // prepared, at 256 bytes, of one launch at a time
+  // Prepared, at 256 bytes, of one launch at a time. Where things lie in it depends on the shape
+  // and on workspace_bytes: prepare it again before a launch that has another of these.
+  void* workspace = nullptr;
   int64_t workspace_bytes = 0;
   void* output = nullptr;  // [batch][q_heads][head_dim], at 16 bytes
   // The launch may begin while the launch before it on the stream still runs, and then reads keys

@@ -117,6 +117,15 @@ TEST(CudaAttentionConfig, KeepsHalfOfTheRingForThoseInAHurry) {
   EXPECT_EQ(tuned->calm_slots, 1);
 }
 
+TEST(CudaAttentionConfig, CountsNoMoreTilesForAPairThanCanBeAddedUp) {
+  EXPECT_TRUE(configure_cuda_attention(qwen_shape(), h200_limits(), {.pair_tiles = 4096}));
+  const Result<CudaAttentionConfig> refused =
+      configure_cuda_attention(qwen_shape(), h200_limits(), {.pair_tiles = 4097});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "pairs that count 4097 tiles beside those they have; at most 4096");
+}
+
 TEST(CudaAttentionConfig, TakesNoMoreSlotsThanFit) {
   for (const int slots : {4, 1000, 1 << 15, 1 << 16, 1 << 30}) {
     const Result<CudaAttentionConfig> config =

@@ -234,8 +234,10 @@ TEST_F(CudaAttentionOnDevice, RecordsWhatItsBlocksDo) {
     EXPECT_EQ(*output, *expected) << "head_dim " << head_dim;
     ASSERT_TRUE(recorded->read());
     for (int block = 0; block < blocks; ++block) {
-      EXPECT_EQ(recorded->header(block).step, 1u);
-      EXPECT_GT(recorded->header(block).begin_ns, 0u);
+      const DeviceBlockHeader header = recorded->header(block);
+      EXPECT_EQ(header.step, 1u);
+      EXPECT_GT(header.begin_ns, 0u);
+      for (const uint32_t dropped : header.dropped) EXPECT_EQ(dropped, 0u) << "block " << block;
       const std::vector<DevicePhase> phases = recorded->phases(block, DeviceRole::kMain);
       ASSERT_GE(phases.size(), 4u) << "block " << block;
       EXPECT_EQ(phases[0], DevicePhase::kSetUp);
@@ -372,6 +374,10 @@ TEST_F(CudaAttentionArgumentsOnDevice, AreRefusedWithTheirNumbers) {
             "a page table of 0 entries a sequence");
   EXPECT_EQ(refusal([](Args& args) { args.workspace_bytes = 255; }),
             "a workspace of 255 bytes; at least 256 are needed");
+  EXPECT_EQ(refusal([](Args& args) { args.scale = 0.0f; }),
+            "scores times 0; a number other than 0 is needed");
+  EXPECT_EQ(refusal([](Args& args) { args.scale = std::nanf(""); }),
+            "scores times nan; a number other than 0 is needed");
   const Args args = batch_->args();
   EXPECT_EQ(error_of(batch_->attention().prepare(nullptr, 256, nullptr)),
             "attention without workspaces");

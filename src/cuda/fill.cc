@@ -12,12 +12,19 @@ namespace {
 
 constexpr float kValueScale = 0.5f;
 constexpr int kHeadPlaceBits = 32;  // a head's tokens are places of their own
+constexpr uintptr_t kStoreBytes = 16;
+
+Result<void> check_place(const void* target, const char* what) {
+  if (reinterpret_cast<uintptr_t>(target) % kStoreBytes == 0) return {};
+  return fail(ErrorCode::kInvalidInput,
+              "{} to make on a GPU do not begin at a multiple of {} bytes", what, kStoreBytes);
+}
 
 Result<void> check_numbers(const CudaFillNumbers& numbers, const void* target) {
   if (numbers.table == nullptr || target == nullptr)
     return fail(ErrorCode::kInvalidInput, "numbers to make on a GPU without {}",
                 target == nullptr ? "a place for them" : "their table");
-  return {};
+  return check_place(target, "numbers");
 }
 
 Result<void> check_parts(const CudaFillWeightsArgs& args) {
@@ -93,6 +100,7 @@ Result<void> launch_fill_kv(const CudaFillKvArgs& args, CudaStream stream) {
                 dtype_name(args.shape.dtype));
   if (args.pages == nullptr || args.sequence_pages == nullptr || args.page_count < 1)
     return fail(ErrorCode::kInvalidInput, "keys and values to make without pages");
+  GAPLESS_TRY(check_place(args.pages, "keys and values"));
   if (args.first_token < 0 || args.end_token < args.first_token || args.layer < 0)
     return fail(ErrorCode::kInvalidInput, "tokens {} to {} of layer {} cannot be filled",
                 args.first_token, args.end_token, args.layer);

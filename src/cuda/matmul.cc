@@ -21,6 +21,9 @@ constexpr int64_t kMaxReadAhead = 48 << 10;
 // Fewer are not worth a block: the pieces it leaves cost more than it reads.
 constexpr int64_t kMinBlockBricks = 4;
 constexpr int kMinRingSlots = 3;
+// Of tunings. No block has the memory for more, and no L2 has more.
+constexpr int kMaxStageBricks = 64;
+constexpr int kMaxReadAheadKib = 64 << 10;
 // A block that has no more than that is done so soon that its end counts: tiles are small.
 constexpr int64_t kMaxShortBricks = 80;
 
@@ -50,10 +53,15 @@ Result<void> check_shape(const CudaMatmulShape& shape, int tokens) {
 
 Result<void> check_tuning(const CudaMatmulTuning& tuning) {
   if (tuning.stage_bricks < 0 || tuning.ring_slots < 0 || tuning.blocks < 0 ||
-      tuning.ring_slots > kMatmulMaxRingSlots)
+      tuning.stage_bricks > kMaxStageBricks || tuning.ring_slots > kMatmulMaxRingSlots)
     return fail(ErrorCode::kInvalidInput,
-                "a matmul tuned to {} bricks a stage, {} slots (at most {}) and {} blocks",
-                tuning.stage_bricks, tuning.ring_slots, kMatmulMaxRingSlots, tuning.blocks);
+                "a matmul tuned to {} bricks a stage (at most {}), {} slots (at most {}) and {} "
+                "blocks",
+                tuning.stage_bricks, kMaxStageBricks, tuning.ring_slots, kMatmulMaxRingSlots,
+                tuning.blocks);
+  if (tuning.read_ahead_kib > kMaxReadAheadKib)
+    return fail(ErrorCode::kInvalidInput, "a matmul tuned to read {} KiB ahead, at most {}",
+                tuning.read_ahead_kib, kMaxReadAheadKib);
   return {};
 }
 
@@ -73,13 +81,23 @@ Result<void> check_stride(int64_t stride, int64_t least, int64_t step, const cha
   return {};
 }
 
-Result<void> check_residual(const CudaMatmulArgs& args, int64_t columns) {
+Result<void> check_residual(const CudaMatmulArgs& args, const CudaMatmulShape& shape) {
   if (args.residual == nullptr) return {};
   if (args.residual_dtype != DType::kBf16 && args.residual_dtype != DType::kF32)
     return fail(ErrorCode::kInvalidInput, "a residual of {}; the matmul on a GPU adds bf16 or f32",
                 dtype_name(args.residual_dtype));
   GAPLESS_TRY(check_pointer(args.residual, dtype_bytes(args.residual_dtype), "residuals"));
-  return check_stride(args.residual_stride, columns, 1, "residuals");
+  GAPLESS_TRY(check_stride(args.residual_stride, shape.weights.columns, 1, "residuals"));
+  // In place each value has to lie where its residual does: whoever adds it stores there.
+  const bool is_in_place = args.residual == args.output;
+  if (is_in_place &&
+      (args.residual_dtype != shape.output_dtype || args.residual_stride != args.output_stride))
+    return fail(ErrorCode::kInvalidInput,
+                "residuals in place of the outputs are {}, {} elements apart, and the outputs {}, "
+                "{} apart",
+                dtype_name(args.residual_dtype), args.residual_stride,
+                dtype_name(shape.output_dtype), args.output_stride);
+  return {};
 }
 
 MatmulLaunch launch_of(const CudaMatmulShape& shape, const CudaMatmulConfig& config,
@@ -125,6 +143,7 @@ MatmulLaunch launch_of(const CudaMatmulShape& shape, const CudaMatmulConfig& con
 // sums exchanged anyway, and long blocks gain nothing: 0.
 int64_t small_tile_blocks(const CudaWeightShape& weights, int sm_count) {
   const int64_t pairs = cuda_weight_rows(weights) / kMatmulTileRows;
+  if (pairs < 1) return 0;  // weights that check_cuda_weights() refuses
   const int64_t pair_blocks = sm_count / pairs;
   const bool is_good = (pair_blocks == 2 || pair_blocks == 3) &&
                        pair_blocks * pairs * 5 >= int64_t{sm_count} * 4 &&
@@ -211,9 +230,6 @@ Result<CudaMatmulConfig> configure_cuda_matmul(const CudaMatmulShape& shape, int
 Result<CudaMatmul> CudaMatmul::make(const CudaMatmulShape& shape, const CudaMatmulTuning& tuning) {
   GAPLESS_TRY(check_shape(shape, shape.max_tokens));
   const CudaLimits limits = GAPLESS_TRY(cuda_limits());
-  if (limits.compute_capability < 80)
-    return fail(ErrorCode::kInvalidInput, "{} has compute capability {}.{}; 8.0 is needed",
-                limits.name, limits.compute_capability / 10, limits.compute_capability % 10);
   CudaMatmul matmul(shape);
   matmul.has_copy_engine_ = limits.has_sm90_code;
   for (int i = 0; i <= form_index(shape.max_tokens); ++i) {
@@ -254,14 +270,13 @@ Result<void> CudaMatmul::check_args(const CudaMatmulArgs& args) const {
   GAPLESS_TRY(check_pointer(args.x, kPointerBytes, "tokens"));
   GAPLESS_TRY(check_pointer(args.output, kPointerBytes, "outputs"));
   GAPLESS_TRY(check_pointer(args.workspace, kBufferBytes, "workspaces"));
-  if (is_s8) {
-    GAPLESS_TRY(check_pointer(args.weight_scales, sizeof(float), "weight scales"));
+  if (is_s8) GAPLESS_TRY(check_pointer(args.weight_scales, sizeof(float), "weight scales"));
+  if (is_s8 || args.token_scales != nullptr)
     GAPLESS_TRY(check_pointer(args.token_scales, sizeof(float), "token scales"));
-  }
   GAPLESS_TRY(check_stride(args.x_stride, shape_.weights.k,
                            kPointerBytes / dtype_bytes(shape_.weights.dtype), "tokens"));
   GAPLESS_TRY(check_stride(args.output_stride, shape_.weights.columns, 2, "outputs"));
-  return check_residual(args, shape_.weights.columns);
+  return check_residual(args, shape_);
 }
 
 Result<void> CudaMatmul::launch(const CudaMatmulArgs& args, CudaStream stream) const {

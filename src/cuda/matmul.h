@@ -54,7 +54,8 @@ struct CudaMatmulArgs {
   int64_t x_stride = 0;     // in elements; a multiple of 16 bytes
   // [tokens]: scales of s8 rows; of bf16 rows a factor that was put off, or nothing.
   const float* token_scales = nullptr;
-  const void* residual = nullptr;       // [tokens][residual_stride], or nothing; may be the output
+  // [tokens][residual_stride], or nothing. May be the output, of whose type and stride it then is.
+  const void* residual = nullptr;
   DType residual_dtype = DType::kBf16;  // or f32
   int64_t residual_stride = 0;
   void* output = nullptr;     // [tokens][output_stride], at 16 bytes
@@ -63,8 +64,9 @@ struct CudaMatmulArgs {
   // room for each of them.
   void* workspace = nullptr;
   int64_t workspace_bytes = 0;
-  // The launch may begin while the launch before it on the stream still runs, and then reads
-  // weights ahead: they and their scales must be older than that launch. The rest is waited for.
+  // The launch may begin while launches before it on the stream still run, and then reads weights
+  // ahead. They must be there already when the last launch begins that does not start early itself
+  // or that came behind one with `holds_next`. The rest is waited for.
   bool starts_early = false;
   // The next launch may start as soon as all blocks of this one have. With this, when they have
   // waited, and all that is older than this launch has ended: for a next one that lets a third

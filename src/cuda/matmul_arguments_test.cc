@@ -102,6 +102,9 @@ TEST_F(CudaMatmulArgumentsOnDevice, AreRefusedWhereTheyLieBadly) {
             "weight scales of a matmul do not begin at a multiple of 4 bytes");
   EXPECT_EQ(refusal(*s8_, [](Args& args) { args.token_scales = moved(args.token_scales, 1); }),
             "token scales of a matmul do not begin at a multiple of 4 bytes");
+  EXPECT_EQ(refusal(*bf16_, [](Args& args) { args.token_scales = moved(args.token_scales, 2); }),
+            "token scales of a matmul do not begin at a multiple of 4 bytes")
+      << "nor where they may be missing";
 }
 
 TEST_F(CudaMatmulArgumentsOnDevice, AreRefusedWhereRowsAreTooClose) {
@@ -139,6 +142,13 @@ TEST_F(CudaMatmulArgumentsOnDevice, AreRefusedWhereTheResidualIsNotOne) {
   EXPECT_EQ(refused(DType::kBf16, 2, 127),
             "residuals of a matmul are 127 elements apart; a multiple of 1 and at least 128 is "
             "needed");
+  const int64_t stride = s8_->output_stride();
+  EXPECT_EQ(refused(DType::kBf16, 0, stride),
+            "residuals in place of the outputs are bf16, 134 elements apart, and the outputs f32, "
+            "134 apart");
+  EXPECT_EQ(refused(DType::kF32, 0, stride + 2),
+            "residuals in place of the outputs are f32, 136 elements apart, and the outputs f32, "
+            "134 apart");
 }
 
 }  // namespace

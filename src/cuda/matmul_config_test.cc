@@ -105,10 +105,20 @@ TEST(CudaWeights, ThatCannotBePackedAreErrorsWithNumbers) {
   EXPECT_EQ(error_of(check_cuda_weights(shape)),
             "tiles of 96 rows; weights on a GPU have 128 or 64");
   shape.tile_rows = 64;
+  shape.is_gated = false;
   shape.k = 65536;
   shape.columns = int64_t{1} << 30;
   EXPECT_EQ(error_of(check_cuda_weights(shape)),
-            "1073741824 columns of 65536 are 68719476736 bricks of 64 rows; at most 2147483647");
+            "1073741824 columns of 65536 are 34359738368 bricks of 64 rows; at most 2147483647");
+  shape.is_gated = true;
+  shape.columns = (int64_t{1} << 32) + 16;
+  EXPECT_EQ(error_of(check_cuda_weights(shape)),
+            "4294967312 columns; gated weights on a GPU have at most 1073741695");
+  shape.is_gated = false;
+  shape.columns = INT64_MAX / 16 * 16;
+  EXPECT_EQ(error_of(check_cuda_weights(shape)),
+            "9223372036854775792 columns; plain weights on a GPU have at most 2147483519");
+  shape.is_gated = true;
   shape.k = 96;
   shape.columns = 24;
   Bytes room(100);
@@ -255,7 +265,12 @@ TEST(CudaMatmulConfig, SaysWhatDoesNotFit) {
             "a matmul of 64 tokens with 4 stages of 8 bricks needs 393312 bytes of shared memory a "
             "block; H200 has 232448");
   EXPECT_EQ(configure_cuda_matmul(c.shape, 64, h200(), {.ring_slots = 33}).error().message,
-            "a matmul tuned to 0 bricks a stage, 33 slots (at most 32) and 0 blocks");
+            "a matmul tuned to 0 bricks a stage (at most 64), 33 slots (at most 32) and 0 blocks");
+  EXPECT_EQ(configure_cuda_matmul(c.shape, 64, h200(), {.stage_bricks = 65}).error().message,
+            "a matmul tuned to 65 bricks a stage (at most 64), 0 slots (at most 32) and 0 blocks");
+  EXPECT_EQ(configure_cuda_matmul(c.shape, 64, h200(), {.read_ahead_kib = 65537}).error().message,
+            "a matmul tuned to read 65537 KiB ahead, at most 65536");
+  EXPECT_EQ(best_tile_rows({.columns = 0, .k = 128}, h200()), 128) << "no tiles, no division";
   c.shape.output_dtype = DType::kF16;
   EXPECT_EQ(configure_cuda_matmul(c.shape, 1, h200()).error().message,
             "f16 output; the matmul on a GPU stores bf16 or f32");

@@ -45,6 +45,10 @@ Result<void> check_cuda_weights(const CudaWeightShape& shape) {
   if (shape.columns < 1 || shape.columns % column_step != 0)
     return fail(ErrorCode::kInvalidInput, "{} columns; {} weights on a GPU have a multiple of {}",
                 shape.columns, shape.is_gated ? "gated" : "plain", column_step);
+  const int64_t most_columns = (INT32_MAX - kMatmulTileRows) / (shape.is_gated ? 2 : 1);
+  if (shape.columns > most_columns)
+    return fail(ErrorCode::kInvalidInput, "{} columns; {} weights on a GPU have at most {}",
+                shape.columns, shape.is_gated ? "gated" : "plain", most_columns);
   const int64_t k_step = kMatmulUnitBytes / dtype_bytes(shape.dtype);
   if (shape.k < 1 || shape.k % k_step != 0 || shape.k > kMaxMatmulK)
     return fail(ErrorCode::kInvalidInput,
