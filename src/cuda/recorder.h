@@ -52,7 +52,7 @@ struct DeviceRecording {
   int64_t lost_step_count = 0;       // for which there was no room
   std::vector<std::byte> blocks;     // [step][block][device_block_bytes(level)]
   std::vector<HostStep> host_steps;  // as many as steps, or none
-  DeviceClockOffset clock;           // at the end of the recording
+  DeviceClockOffset clock;           // while it was made
 };
 
 class CudaRecorder {
@@ -78,12 +78,15 @@ class CudaRecorder {
   uint32_t step_blocks_ = 0;
   int step_capacity_ = 0;
   DeviceBuffer buffer_;
-  DeviceBuffer steps_;  // as RecorderLaunch::steps
+  DeviceBuffer steps_;             // as RecorderLaunch::steps
+  DeviceClockOffset first_clock_;  // when the steps were forgotten
 };
 
 // Between two readings of the host's steady clock the device reads its timer; the best of many
 // tries. The error is half of what lay between, and a tick of the timer. Takes about a millisecond.
 Result<DeviceClockOffset> measure_device_clock();
+// What holds at both times and, where one clock drifts against the other, between them.
+DeviceClockOffset joined(const DeviceClockOffset& first, const DeviceClockOffset& second);
 
 // Blocks whose place was not written, clocks that go back and records that were dropped become
 // findings. Needs no device.
