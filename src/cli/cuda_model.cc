@@ -51,16 +51,8 @@ Result<void> check_memory(const ModelSource& source, const WeightOptions& weight
                           const CudaDecoderOptions& decoder) {
   const int64_t weight_bytes =
       GAPLESS_TRY(cuda_weights_bytes(source.config, weights, source.config.dtype));
-  const int64_t cache_bytes = cuda_kv_cache_bytes(source.config, decoder);
-  const int64_t free_bytes = GAPLESS_TRY(cuda_memory()).free_bytes;
-  if (cache_bytes <= free_bytes - weight_bytes) return {};
-  return fail(ErrorCode::kSystem,
-              "keys and values of {} sequences of {} tokens in {} layers take {:.1f} GB of the "
-              "GPU's memory and the weights {:.1f} GB, and {:.1f} GB are free; take fewer or "
-              "shorter ones",
-              decoder.max_sequences, decoder.max_length, source.config.layers,
-              static_cast<double>(cache_bytes) * 1e-9, static_cast<double>(weight_bytes) * 1e-9,
-              static_cast<double>(free_bytes) * 1e-9);
+  return check_cuda_decoder_memory(source.config, weights, decoder, weight_bytes,
+                                   GAPLESS_TRY(cuda_memory()));
 }
 
 Result<CudaModelWeights> make_weights(const ModelSource& source, const ModelOptions& options,

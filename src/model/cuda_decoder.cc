@@ -12,6 +12,7 @@
 #include "cuda/kv_pages.h"
 #include "kernels/cpu_level.h"
 #include "kernels/kv_cache.h"
+#include "model/cuda_weight_plan.h"
 
 namespace gapless {
 namespace {
@@ -76,6 +77,45 @@ int64_t cuda_kv_cache_bytes(const ModelConfig& config, const CudaDecoderOptions&
          cuda_kv_page_bytes(config.kv_heads, config.head_dim, options.page_tokens);
 }
 
+namespace {
+
+CudaStepOptions step_options(const ModelConfig& config, const CudaDecoderOptions& options) {
+  return {.fusions = options.fusions,
+          .kv = kv_shape_of(config, options),
+          .chunk_tokens = options.chunk_tokens,
+          .page_count = page_count_of(options),
+          .max_length = options.max_length,
+          .starts_early = options.starts_early};
+}
+
+double gigabytes(int64_t bytes) { return static_cast<double>(bytes) * 1e-9; }
+
+}  // namespace
+
+int64_t cuda_decoder_bytes(const ModelConfig& config, const WeightOptions& weights,
+                           const CudaDecoderOptions& options) {
+  constexpr int64_t kGrain = int64_t{2} << 20;  // a layer's pages begin at a multiple of it
+  return cuda_kv_cache_bytes(config, options) + config.layers * kGrain +
+         CudaStepModel::step_bytes(config, weights, step_options(config, options));
+}
+
+Result<void> check_cuda_decoder_memory(const ModelConfig& config, const WeightOptions& weights,
+                                       const CudaDecoderOptions& options, int64_t weight_bytes,
+                                       const CudaMemory& memory) {
+  GAPLESS_TRY(check_cuda_memory(config, weights.dtype, weight_bytes, memory));
+  const int64_t decoder_bytes = cuda_decoder_bytes(config, weights, options);
+  if (decoder_bytes <= memory.free_bytes - weight_bytes) return {};
+  const int64_t cache_bytes = cuda_kv_cache_bytes(config, options);
+  return fail(ErrorCode::kSystem,
+              "keys and values of {} sequence{} of {} tokens in {} layers take {:.1f} GB of GPU "
+              "memory, the weights {:.1f} GB and a step {:.1f} GB, and {:.1f} of {:.1f} GB are "
+              "free; take fewer or shorter sequences, or fewer layers",
+              options.max_sequences, options.max_sequences == 1 ? "" : "s", options.max_length,
+              config.layers, gigabytes(cache_bytes), gigabytes(weight_bytes),
+              gigabytes(decoder_bytes - cache_bytes), gigabytes(memory.free_bytes),
+              gigabytes(memory.total_bytes));
+}
+
 Result<std::unique_ptr<CudaDecoder>> CudaDecoder::create(const CudaModelWeights& weights,
                                                          const CudaDecoderOptions& options) {
   GAPLESS_TRY(check_options(weights, options));
@@ -85,14 +125,8 @@ Result<std::unique_ptr<CudaDecoder>> CudaDecoder::create(const CudaModelWeights&
        .max_sequences = options.max_sequences,
        .max_sequence_pages = pages_of(options.max_length, options.page_tokens)}));
   OwnedCudaStream stream = GAPLESS_TRY(OwnedCudaStream::make());
-  CudaStepModel model = GAPLESS_TRY(CudaStepModel::make(weights,
-                                                        {.fusions = options.fusions,
-                                                         .kv = kv_shape_of(weights.config, options),
-                                                         .chunk_tokens = options.chunk_tokens,
-                                                         .page_count = page_count_of(options),
-                                                         .max_length = options.max_length,
-                                                         .starts_early = options.starts_early},
-                                                        stream.get()));
+  CudaStepModel model = GAPLESS_TRY(
+      CudaStepModel::make(weights, step_options(weights.config, options), stream.get()));
   std::unique_ptr<CudaDecoder> decoder(
       new CudaDecoder(options, std::move(pool), std::move(stream), std::move(model)));
   decoder->inputs_ = GAPLESS_TRY(PinnedBuffer::allocate(
@@ -184,6 +218,18 @@ Result<void> CudaDecoder::run(const StepForm& form, std::span<const StepRow> row
   return ran;
 }
 
+// Pinned memory is copied to several times as fast as other, but takes its time to make: as much as
+// was needed so far is kept.
+Result<std::span<const float>> CudaDecoder::read_logits(int64_t rows) {
+  const int64_t count = rows * config().vocabulary;
+  if (logits_.bytes() < count * 4)
+    logits_ = GAPLESS_TRY(PinnedBuffer::allocate(count * 4, "memory for logits"));
+  GAPLESS_TRY(copy_from_device(logits_.data(), model_.logits(), count * 4, stream_.get()));
+  GAPLESS_TRY(synchronize(stream_.get()));
+  return std::span<const float>(reinterpret_cast<const float*>(logits_.data()),
+                                static_cast<size_t>(count));
+}
+
 Result<StepResult> CudaDecoder::read_head(const StepRequest& request) {
   const int64_t head_rows = std::ssize(request.head_rows);
   const int64_t vocabulary = config().vocabulary;
@@ -199,19 +245,15 @@ Result<StepResult> CudaDecoder::read_head(const StepRequest& request) {
     result.top = top_;
     return result;
   }
-  logits_.resize(static_cast<size_t>(head_rows * vocabulary));
-  GAPLESS_TRY(
-      copy_from_device(logits_.data(), model_.logits(), head_rows * vocabulary * 4, stream_.get()));
-  GAPLESS_TRY(synchronize(stream_.get()));
+  const std::span<const float> logits = GAPLESS_TRY(read_logits(head_rows));
   if (!is_top) {
-    result.logits = logits_;
+    result.logits = logits;
     return result;
   }
   const CpuLevel level = usable_cpu_levels().back();
   for (int64_t row = 0; row < head_rows; ++row)
     take_top(level,
-             std::span<const float>(logits_).subspan(static_cast<size_t>(row * vocabulary),
-                                                     static_cast<size_t>(vocabulary)),
+             logits.subspan(static_cast<size_t>(row * vocabulary), static_cast<size_t>(vocabulary)),
              0, std::span<Candidate>(top_).subspan(static_cast<size_t>(row) * top_k, top_k));
   result.top = top_;
   return result;
@@ -321,7 +363,6 @@ Result<DeviceRecording> CudaDecoder::take_recording() {
   if (!recording_) return fail(ErrorCode::kInvalidInput, "no step was recorded");
   DeviceRecording taken = GAPLESS_TRY(recording_->recorder.read());
   taken.host_steps = std::move(recording_->host_steps);
-  taken.clock = GAPLESS_TRY(measure_device_clock());
   recording_.reset();
   return taken;
 }
@@ -376,6 +417,11 @@ Result<std::vector<float>> CudaDecoder::copy_hidden() const {
 
 Result<std::vector<std::byte>> CudaDecoder::copy_layer_pages(int layer) const {
   GAPLESS_CHECK(layer >= 0 && layer < config().layers);
+  if (model_.layer_page_bytes() > available_memory_bytes())
+    return fail(ErrorCode::kSystem,
+                "a copy of a layer's keys and values takes {:.1f} GB of the host's memory, and "
+                "{:.1f} GB are available",
+                gigabytes(model_.layer_page_bytes()), gigabytes(available_memory_bytes()));
   std::vector<std::byte> bytes(static_cast<size_t>(model_.layer_page_bytes()));
   GAPLESS_TRY(copy_from_device(bytes.data(), model_.pages(layer), model_.layer_page_bytes(),
                                stream_.get()));

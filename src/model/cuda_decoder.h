@@ -45,6 +45,15 @@ struct CudaDecoderOptions {
 
 // What the cache of all layers takes.
 int64_t cuda_kv_cache_bytes(const ModelConfig& config, const CudaDecoderOptions& options);
+// What a decoder takes of the device's memory beside its weights, at most: the cache, and what
+// steps need.
+int64_t cuda_decoder_bytes(const ModelConfig& config, const WeightOptions& weights,
+                           const CudaDecoderOptions& options);
+// Whether weights of so many bytes and a decoder have room in the device's memory. The error says
+// what of it to make smaller.
+Result<void> check_cuda_decoder_memory(const ModelConfig& config, const WeightOptions& weights,
+                                       const CudaDecoderOptions& options, int64_t weight_bytes,
+                                       const CudaMemory& memory);
 
 class CudaDecoder final : public Decoder {
  public:
@@ -127,6 +136,7 @@ class CudaDecoder final : public Decoder {
                      std::span<const int> head_rows);
   Result<void> run(const StepForm& form, std::span<const StepRow> rows,
                    std::span<const int> head_rows);
+  Result<std::span<const float>> read_logits(int64_t rows);
   Result<StepResult> read_head(const StepRequest& request);
   Result<void> warm_up(const CudaGraph& graph, int count);
   Result<std::vector<double>> time_launches(const CudaGraph& graph, int count,
@@ -143,7 +153,7 @@ class CudaDecoder final : public Decoder {
   std::vector<int32_t> lengths_;  // of the last step's rows
   std::optional<Recording> recording_;
   std::vector<float> hidden_out_;
-  std::vector<float> logits_;
+  PinnedBuffer logits_;
   std::vector<Candidate> top_;
 };
 

@@ -266,6 +266,7 @@ class CudaNodeList {
                                 .k_gamma = layer().k_norm,
                                 .eps = static_cast<float>(config_.rms_eps),
                                 .rope = CudaStepModel::floats(model_.rope_),
+                                .rope_positions = model_.options_.max_length,
                                 .lengths = inputs_.lengths,
                                 .page_table = inputs_.page_table,
                                 .page_table_stride = inputs_.page_table_stride,

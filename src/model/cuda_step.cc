@@ -18,6 +18,9 @@ namespace {
 
 constexpr int64_t kRows = kMatmulMaxTokens;
 constexpr int64_t kIndexBytes = kRows * int64_t{sizeof(int32_t)};
+// Sums that blocks of matmuls leave for each other, graphs, and the code of the kernels: more than
+// we have seen them take.
+constexpr int64_t kKernelBytes = int64_t{256} << 20;
 
 int64_t pages_of(int length, int page_tokens) { return (length + page_tokens - 1) / page_tokens; }
 
@@ -55,19 +58,26 @@ Result<std::optional<CudaStepMatmul>> CudaStepModel::make_matmul(const CudaMatri
   return std::optional<CudaStepMatmul>({std::move(matmul), std::move(workspace)});
 }
 
+namespace {
+
+// What goes into a bf16 matmul is stored as such; what is to be quantised stays f32 until then.
+CudaAttentionShape attention_shape(const ModelConfig& config, DType weights,
+                                   const CudaStepOptions& options) {
+  const bool is_cast_later = weights == DType::kS8 || options.kv.dtype != DType::kBf16;
+  return {.kv = options.kv,
+          .q_heads = config.q_heads,
+          .chunk_tokens = options.chunk_tokens,
+          .output_dtype = is_cast_later ? DType::kF32 : DType::kBf16,
+          .max_batch = kMatmulMaxTokens,
+          .max_tokens = options.max_length};
+}
+
+}  // namespace
+
 Result<void> CudaStepModel::make_kernels() {
-  const ModelConfig& config = weights_->config;
-  // What goes into a bf16 matmul is stored as such; what is to be quantised stays f32 until then.
-  const bool is_s8 = weights_->dtype == DType::kS8;
-  const DType activation = is_s8 ? DType::kF32 : DType::kBf16;
-  const bool casts_attended = is_s8 || options_.kv.dtype != DType::kBf16;
-  attention_ =
-      GAPLESS_TRY(CudaAttention::make({.kv = options_.kv,
-                                       .q_heads = config.q_heads,
-                                       .chunk_tokens = options_.chunk_tokens,
-                                       .output_dtype = casts_attended ? DType::kF32 : DType::kBf16,
-                                       .max_batch = kMatmulMaxTokens,
-                                       .max_tokens = options_.max_length}));
+  const DType activation = weights_->dtype == DType::kS8 ? DType::kF32 : DType::kBf16;
+  attention_ = GAPLESS_TRY(
+      CudaAttention::make(attention_shape(weights_->config, weights_->dtype, options_)));
   const CudaLayerWeights& layer = weights_->layers.front();
   qkv_proj_ = GAPLESS_TRY(make_matmul(layer.qkv, DType::kF32));
   out_proj_ = GAPLESS_TRY(make_matmul(layer.out, DType::kF32));
@@ -82,50 +92,72 @@ Result<void> CudaStepModel::make_kernels() {
   return {};
 }
 
-Result<void> CudaStepModel::make_buffers() {
-  const ModelConfig& config = weights_->config;
-  const auto take = [](DeviceBuffer& buffer, int64_t bytes, const char* what) -> Result<void> {
-    buffer = GAPLESS_TRY(cleared(bytes, what));
-    return {};
-  };
-  for (int layer = 0; layer < config.layers; ++layer) {
-    pages_.emplace_back();
-    GAPLESS_TRY(take(pages_.back(), layer_page_bytes(), "pages of keys and values"));
-  }
-  const RopeTable rope(config.rope_theta, config.head_dim, options_.max_length);
-  const int64_t rope_bytes = int64_t{options_.max_length} * config.head_dim * 4;
-  GAPLESS_TRY(take(rope_, rope_bytes, "angles of the positions"));
-  GAPLESS_TRY(rope_.copy_from_host(rope.cos(0), rope_bytes));
-
+// All but the pages, and the schedules, whose size the device has a say in.
+struct CudaStepModel::Buffer {
+  DeviceBuffer CudaStepModel::*place;
+  int64_t bytes;
+  const char* what;
+};
+std::vector<CudaStepModel::Buffer> CudaStepModel::buffers_of(const ModelConfig& config,
+                                                             const WeightOptions& weights,
+                                                             const CudaStepOptions& options) {
   const int64_t hidden_bytes = kRows * config.hidden * 4;
   const int64_t q_elements = kRows * config.q_heads * config.head_dim;
   const int64_t qkv_heads = config.q_heads + 2 * config.kv_heads;
-  const int64_t mlp_elements = kRows * cuda_padded_k(config.intermediate);
+  const int64_t mlp_bytes = kRows * cuda_padded_k(config.intermediate) * 4;
   const int64_t widest = std::max({cuda_padded_k(config.hidden), cuda_padded_k(config.intermediate),
                                    int64_t{config.q_heads} * config.head_dim});
-  GAPLESS_TRY(take(inputs_, input_bytes(kMatmulMaxTokens), "inputs of a step"));
-  for (DeviceBuffer* buffer : {&hidden_in_, &x_, &h_, &projected_})
-    GAPLESS_TRY(take(*buffer, hidden_bytes, "rows of a step"));
-  const int64_t row_bytes = std::max(widest * dtype_bytes(weights_->dtype),
+  const int64_t row_bytes = std::max(widest * dtype_bytes(weights.dtype),
                                      cuda_padded_k(config.hidden) * dtype_bytes(DType::kBf16));
-  GAPLESS_TRY(take(rows_, kRows * row_bytes, "rows of a matmul"));
-  GAPLESS_TRY(take(factors_, kRows * 4, "scales of rows"));
-  GAPLESS_TRY(take(qkv_, kRows * qkv_heads * config.head_dim * 4, "q, k and v of a step"));
-  GAPLESS_TRY(take(q_, q_elements * 2, "queries of a step"));
-  GAPLESS_TRY(take(attended_, q_elements * 4, "results of the attention"));
-  if (!weights_->dual_gate_up)
-    for (DeviceBuffer* buffer : {&gate_, &up_})
-      GAPLESS_TRY(take(*buffer, mlp_elements * 4, "gate and up of a step"));
-  GAPLESS_TRY(take(mlp_, mlp_elements * 4, "gated rows of a step"));
-  if (weights_->has_head) {
-    GAPLESS_TRY(take(logits_, kRows * config.vocabulary * 4, "logits"));
-    GAPLESS_TRY(take(top_, kRows * int64_t{sizeof(Candidate)}, "largest logits"));
-    GAPLESS_TRY(
-        take(top_workspace_, top_workspace_bytes(static_cast<int>(kRows)), "logits' order"));
+  std::vector<Buffer> buffers = {
+      {&CudaStepModel::rope_, int64_t{options.max_length} * config.head_dim * 4,
+       "angles of the positions"},
+      {&CudaStepModel::inputs_, input_bytes_of(options, kRows), "inputs of a step"},
+      {&CudaStepModel::hidden_in_, hidden_bytes, "rows of a step"},
+      {&CudaStepModel::x_, hidden_bytes, "rows of a step"},
+      {&CudaStepModel::h_, hidden_bytes, "rows of a step"},
+      {&CudaStepModel::projected_, hidden_bytes, "rows of a step"},
+      {&CudaStepModel::rows_, kRows * row_bytes, "rows of a matmul"},
+      {&CudaStepModel::factors_, kRows * 4, "scales of rows"},
+      {&CudaStepModel::qkv_, kRows * qkv_heads * config.head_dim * 4, "q, k and v of a step"},
+      {&CudaStepModel::q_, q_elements * 2, "queries of a step"},
+      {&CudaStepModel::attended_, q_elements * 4, "results of the attention"},
+      {&CudaStepModel::mlp_, mlp_bytes, "gated rows of a step"},
+      {&CudaStepModel::attention_workspace_,
+       cuda_attention_workspace_bytes(attention_shape(config, weights.dtype, options)),
+       "partial results of the attention"}};
+  if (!weights.dual_gate_up) {
+    buffers.push_back({&CudaStepModel::gate_, mlp_bytes, "gate of a step"});
+    buffers.push_back({&CudaStepModel::up_, mlp_bytes, "up of a step"});
   }
-  const int64_t workspace_bytes = cuda_attention_workspace_bytes(attention_->shape());
-  GAPLESS_TRY(take(schedules_, attention_->schedule_bytes(), "schedules of the attention"));
-  return take(attention_workspace_, workspace_bytes, "partial results of the attention");
+  if (weights.with_head) {
+    buffers.push_back({&CudaStepModel::logits_, kRows * config.vocabulary * 4, "logits"});
+    buffers.push_back({&CudaStepModel::top_, kRows * int64_t{sizeof(Candidate)}, "largest logits"});
+    buffers.push_back({&CudaStepModel::top_workspace_, top_workspace_bytes(static_cast<int>(kRows)),
+                       "logits' order"});
+  }
+  return buffers;
+}
+
+int64_t CudaStepModel::step_bytes(const ModelConfig& config, const WeightOptions& weights,
+                                  const CudaStepOptions& options) {
+  int64_t bytes = kKernelBytes;
+  for (const Buffer& buffer : buffers_of(config, weights, options)) bytes += buffer.bytes;
+  return bytes;
+}
+
+Result<void> CudaStepModel::make_buffers() {
+  const ModelConfig& config = weights_->config;
+  for (int layer = 0; layer < config.layers; ++layer)
+    pages_.push_back(GAPLESS_TRY(cleared(layer_page_bytes(), "pages of keys and values")));
+  const WeightOptions weights = {.dtype = weights_->dtype,
+                                 .dual_gate_up = weights_->dual_gate_up,
+                                 .with_head = weights_->has_head};
+  for (const Buffer& buffer : buffers_of(config, weights, options_))
+    this->*buffer.place = GAPLESS_TRY(cleared(buffer.bytes, buffer.what));
+  schedules_ = GAPLESS_TRY(cleared(attention_->schedule_bytes(), "schedules of the attention"));
+  const RopeTable rope(config.rope_theta, config.head_dim, options_.max_length);
+  return rope_.copy_from_host(rope.cos(0), rope_.bytes());
 }
 
 Result<void> CudaStepModel::prepare(CudaStream stream) const {
@@ -148,9 +180,12 @@ std::byte* CudaStepModel::pages(int layer) const {
   return pages_[static_cast<size_t>(layer)].data();
 }
 
-int64_t CudaStepModel::input_bytes(int rows) const {
-  return 3 * kIndexBytes + int64_t{rows} * page_table_stride_ * int64_t{sizeof(int32_t)};
+int64_t CudaStepModel::input_bytes_of(const CudaStepOptions& options, int64_t rows) {
+  const int64_t stride = pages_of(options.max_length, options.kv.page_tokens);
+  return 3 * kIndexBytes + rows * stride * int64_t{sizeof(int32_t)};
 }
+
+int64_t CudaStepModel::input_bytes(int rows) const { return input_bytes_of(options_, rows); }
 
 CudaStepInputs CudaStepModel::inputs_in(std::byte* block) const {
   const auto part = [block](int64_t at) { return reinterpret_cast<int32_t*>(block + at); };

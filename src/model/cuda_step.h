@@ -90,6 +90,10 @@ class CudaStepModel {
   static Result<CudaStepModel> make(const CudaModelWeights& weights, const CudaStepOptions& options,
                                     CudaStream stream);
 
+  // What that takes of the device's memory beside weights and pages, at most.
+  static int64_t step_bytes(const ModelConfig& config, const WeightOptions& weights,
+                            const CudaStepOptions& options);
+
   const CudaModelWeights& weights() const { return *weights_; }
   const CudaStepOptions& options() const { return options_; }
   int max_rows() const { return kMatmulMaxTokens; }
@@ -120,6 +124,10 @@ class CudaStepModel {
   static float* floats(const DeviceBuffer& buffer) {
     return reinterpret_cast<float*>(buffer.data());
   }
+  struct Buffer;
+  static std::vector<Buffer> buffers_of(const ModelConfig& config, const WeightOptions& weights,
+                                        const CudaStepOptions& options);
+  static int64_t input_bytes_of(const CudaStepOptions& options, int64_t rows);
   Result<void> make_kernels();
   Result<void> make_buffers();
   Result<std::optional<CudaStepMatmul>> make_matmul(const CudaMatrix& matrix, DType output) const;

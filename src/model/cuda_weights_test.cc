@@ -20,6 +20,7 @@
 #include "cuda/kv_pages.h"
 #include "cuda/matmul.h"
 #include "model/checkpoint_test_support.h"
+#include "model/cuda_decoder.h"
 #include "model/cuda_weight_plan.h"
 #include "model/layer_reference.h"
 #include "model/quantize.h"
@@ -163,6 +164,35 @@ TEST(CudaWeights, MoreThanIsFreeIsAnErrorWithBothNumbers) {
   EXPECT_EQ(checked.error().message, "40 layers of " + config.name +
                                          " in bf16 take 29.5 GB of GPU memory, and 20.0 of 24.0 "
                                          "GB are free; take fewer layers or s8");
+}
+
+// Goal: the error names what is too much. Method: 14B on a device of 24 GB, of 32 and of 48.
+TEST(CudaDecoderMemory, WhatDoesNotFitIsAnErrorThatSaysWhatToMakeSmaller) {
+  const ModelConfig config = find_model_config("qwen3-14b").value();
+  const auto error_of = [&](DType dtype, int sequences, int length, int64_t free_bytes) {
+    const WeightOptions weights = {.dtype = dtype};
+    const Result<void> checked = check_cuda_decoder_memory(
+        config, weights, {.max_sequences = sequences, .max_length = length},
+        cuda_weights_bytes(config, weights).value(),
+        {.free_bytes = free_bytes, .total_bytes = free_bytes + 1'000'000'000});
+    return checked ? "" : checked.error().message;
+  };
+  EXPECT_EQ(error_of(DType::kBf16, 1, 129, 23'000'000'000),
+            "40 layers of qwen3-14b in bf16 take 29.5 GB of GPU memory, and 23.0 of 24.0 GB are "
+            "free; take fewer layers or s8")
+      << "not the cache, which is small";
+  EXPECT_EQ(error_of(DType::kBf16, 16, 4096, 31'000'000'000),
+            "keys and values of 16 sequences of 4096 tokens in 40 layers take 10.7 GB of GPU "
+            "memory, the weights 29.5 GB and a step 0.5 GB, and 31.0 of 32.0 GB are free; take "
+            "fewer or shorter sequences, or fewer layers");
+  EXPECT_EQ(error_of(DType::kBf16, 16, 4096, 47'000'000'000), "");
+  const int64_t weights = cuda_weights_bytes(config, {}).value();
+  const CudaDecoderOptions options = {.max_sequences = 1, .max_length = 40960};
+  const int64_t needed = weights + cuda_decoder_bytes(config, {}, options);
+  EXPECT_EQ(error_of(DType::kBf16, 1, 40960, needed), "");
+  EXPECT_NE(error_of(DType::kBf16, 1, 40960, needed - 1), "");
+  EXPECT_GT(needed - weights, cuda_kv_cache_bytes(config, options) + 300'000'000)
+      << "logits, partial results of the attention and what kernels leave for each other";
 }
 
 TEST(CudaWeights, QuantisedCheckpointsStayQuantised) {
