@@ -381,5 +381,120 @@ TEST_F(CudaEarlyStartOnDevice, TheMatmulOfALayerWaitsForTokensAndScales) {
   }
 }
 
+// ---- Rows, pairs and the largest logit.
+
+Result<DeviceBuffer> random_floats(int64_t count, uint64_t seed) {
+  std::vector<float> values(static_cast<size_t>(count));
+  MatmulRandom random(seed);
+  for (float& value : values) value = random.between(-2.0f, 2.0f);
+  DeviceBuffer buffer = GAPLESS_TRY(DeviceBuffer::allocate(count * 4, "a test"));
+  GAPLESS_TRY(buffer.copy_from_host(values.data(), count * 4));
+  return buffer;
+}
+
+using LaunchRows = std::function<Result<void>(const CudaRowsLaunch& launch)>;
+
+// A launch that reads all of `input` and writes all of `output`.
+void expect_launch_waits(const DeviceBuffer& input, const DeviceBuffer& output, int blocks,
+                         const LaunchRows& launch, const std::string& what) {
+  const Result<void> launched = launch({});
+  ASSERT_TRUE(launched) << what << ": " << launched.error().message;
+  Bytes expected(static_cast<size_t>(output.bytes()));
+  ASSERT_TRUE(output.copy_to_host(expected.data(), output.bytes()));
+  const Result<LateInputs> inputs =
+      LateInputs::make({{input.data(), input.bytes()}}, {output.data(), output.bytes()});
+  ASSERT_TRUE(inputs) << what << ": " << inputs.error().message;
+  const RunLate run = [&](const LateRun& late) {
+    return inputs->run(late.delay_ns, [&](CudaStream stream) {
+      return launch({.stream = stream, .starts_early = true, .recorder = late.recorder});
+    });
+  };
+  expect_bits(run, expected, what);
+  expect_overlap(run, *inputs, blocks, expected, what);
+}
+
+const float* floats_of(const DeviceBuffer& buffer) {
+  return reinterpret_cast<const float*>(buffer.data());
+}
+
+void expect_rows_wait(DType dtype, int64_t k, bool has_norm) {
+  constexpr int kRows = 16;
+  const Result<DeviceBuffer> x = random_floats(kRows * k, 3);
+  const Result<DeviceBuffer> gamma = random_floats(k, 4);
+  const Result<DeviceBuffer> y = DeviceBuffer::allocate(kRows * k * dtype_bytes(dtype), "rows");
+  const Result<DeviceBuffer> factors = DeviceBuffer::allocate(kRows * 4, "factors");
+  ASSERT_TRUE(x && gamma && y && factors);
+  const CudaRowsArgs args = {
+      .x = floats_of(*x),
+      .x_stride = k,
+      .rows = kRows,
+      .k = k,
+      .gamma = has_norm ? floats_of(*gamma) : nullptr,
+      .eps = 1e-6f,
+      .dtype = dtype,
+      .y = y->data(),
+      .k_stride = k,
+      .factors = dtype == DType::kS8 ? reinterpret_cast<float*>(factors->data()) : nullptr};
+  expect_launch_waits(
+      *x, *y, rows_blocks(args),
+      [&](const CudaRowsLaunch& launch) { return launch_rows(args, launch); },
+      std::string(dtype_name(dtype)) + (has_norm ? " norm" : "") + " k " + std::to_string(k));
+}
+
+// Rows of one block, of 4 and of 8.
+TEST_F(CudaEarlyStartOnDevice, RowsWaitForWhatTheyCast) {
+  for (const DType dtype : {DType::kS8, DType::kBf16}) {
+    for (const int64_t k : {2048, 5120, 17408}) {
+      for (const bool has_norm : {true, false}) {
+        expect_rows_wait(dtype, k, has_norm);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(CudaEarlyStartOnDevice, PairsWaitForTheirFirstHalf) {
+  constexpr int kRows = 16;
+  constexpr int64_t kColumns = 5120;
+  const Result<DeviceBuffer> a = random_floats(kRows * kColumns, 5);
+  const Result<DeviceBuffer> b = random_floats(kRows * kColumns, 6);
+  const Result<DeviceBuffer> y = DeviceBuffer::allocate(kRows * kColumns * 4, "sums");
+  ASSERT_TRUE(a && b && y);
+  const CudaPairArgs args = {.a = floats_of(*a),
+                             .b = floats_of(*b),
+                             .rows = kRows,
+                             .columns = kColumns,
+                             .stride = kColumns,
+                             .y = reinterpret_cast<float*>(y->data())};
+  for (const bool is_silu : {true, false}) {
+    expect_launch_waits(
+        *a, *y, pair_blocks(args),
+        [&](const CudaRowsLaunch& launch) {
+          return is_silu ? launch_silu_multiply(args, launch) : launch_add(args, launch);
+        },
+        is_silu ? "SiLU" : "sum");
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(CudaEarlyStartOnDevice, TheLargestLogitWaitsForAllOfThem) {
+  constexpr int kRows = 3;
+  constexpr int64_t kColumns = 32000;
+  const Result<DeviceBuffer> logits = random_floats(kRows * kColumns, 7);
+  const Result<DeviceBuffer> top = DeviceBuffer::allocate(kRows * 8, "largest logits");
+  Result<DeviceBuffer> workspace = DeviceBuffer::allocate(top_workspace_bytes(kRows), "workspaces");
+  ASSERT_TRUE(logits && top && workspace);
+  ASSERT_TRUE(workspace->fill(0));
+  const CudaTopArgs args = {.logits = floats_of(*logits),
+                            .stride = kColumns,
+                            .rows = kRows,
+                            .columns = kColumns,
+                            .top = top->data(),
+                            .workspace = workspace->data()};
+  expect_launch_waits(
+      *logits, *top, top_blocks(args),
+      [&](const CudaRowsLaunch& launch) { return launch_top(args, launch); }, "top");
+}
+
 }  // namespace
 }  // namespace gapless

@@ -309,35 +309,6 @@ TEST_F(CudaMatmulOnDevice, SmallTilesGiveTheSameBitsOfEightBitGates) {
   }
 }
 
-// One has 132 blocks (on a large GPU), one 8, one a single block: whatever the order, each finds
-// sums of its own launch only.
-TEST_F(CudaMatmulOnDevice, MatmulsOfDifferentSizesShareAWorkspace) {
-  std::vector<CudaMatmulRun> runs;
-  std::vector<Bytes> expected;
-  for (const Extent& extent : {Extent{1040, 5120}, Extent{144, 1088}, Extent{16, 64}}) {
-    Result<CudaMatmulRun> run =
-        CudaMatmulRun::make(case_of(DType::kS8, extent.columns, extent.k, false, 16));
-    ASSERT_TRUE(run) << run.error().message;
-    Result<Bytes> output = run->run();
-    ASSERT_TRUE(output) << output.error().message;
-    runs.push_back(std::move(*run));
-    expected.push_back(std::move(*output));
-  }
-  const CudaMatmulArgs largest = runs[0].args();
-  ASSERT_TRUE(runs[0].matmul().prepare(largest.workspace, largest.workspace_bytes, nullptr));
-  for (const size_t index : {1u, 0u, 2u, 0u, 1u, 1u, 2u, 0u}) {
-    CudaMatmulArgs args = runs[index].args();
-    args.workspace = largest.workspace;
-    args.workspace_bytes = largest.workspace_bytes;
-    ASSERT_TRUE(runs[index].matmul().launch(args, nullptr));
-    ASSERT_TRUE(synchronize(nullptr));
-    Bytes output(expected[index].size());
-    ASSERT_TRUE(
-        runs[index].output().copy_to_host(output.data(), static_cast<int64_t>(output.size())));
-    EXPECT_EQ(output, expected[index]) << "matmul " << index;
-  }
-}
-
 void expect_right_in_place(int tokens, int blocks) {
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
     CudaMatmulCase c = case_of(DType::kS8, 1040, 5120, false, tokens);
