@@ -90,11 +90,4 @@ int run_cuda_bench(const CudaBenchProgram& program, int argc, char** argv,
   return kExitFailure;
 }
 
-Result<void> write_cuda_bench_rows(const std::string& path, const std::string& gpu,
-                                   double ceiling_tb_s, nlohmann::ordered_json rows) {
-  nlohmann::ordered_json document = {{"gpu", gpu}, {"ceiling_tb_s", ceiling_tb_s}};
-  document["rows"] = std::move(rows);
-  return write_text_file(path, document.dump(1) + "\n");
-}
-
 }  // namespace gapless

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command line of the benchmarks on a GPU, and their rows as JSON.
+// The command line of the benchmarks on a GPU.
 
 #pragma once
 
@@ -8,8 +8,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "base/result.h"
 
@@ -45,8 +43,5 @@ std::string cuda_bench_help(const CudaBenchProgram& program, std::string_view na
 // The whole of main(): options in, errors as text and exit status. argv[0] names the program.
 int run_cuda_bench(const CudaBenchProgram& program, int argc, char** argv,
                    const std::function<Result<void>(const CudaBenchOptions&)>& measure);
-
-Result<void> write_cuda_bench_rows(const std::string& path, const std::string& gpu,
-                                   double ceiling_tb_s, nlohmann::ordered_json rows);
 
 }  // namespace gapless

@@ -7,8 +7,6 @@
 
 #include <gtest/gtest.h>
 
-#include "base/file.h"
-
 namespace gapless {
 namespace {
 
@@ -87,18 +85,6 @@ TEST(CudaBenchProgram, EndsWithAStatus) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "some_bench: error: unknown option --slow; --help lists those there are\n"
             "some_bench: error: no GPU\n");
-}
-
-TEST(CudaBenchProgram, WritesRows) {
-  const std::string path = testing::TempDir() + "/cuda_bench_program_test.json";
-  const nlohmann::ordered_json rows = {{{"what", "a \"read\""}, {"median_us", 1.5}}};
-  ASSERT_TRUE(write_cuda_bench_rows(path, "H200", 4.5, rows));
-  const Result<std::string> text = read_text_file(path);
-  ASSERT_TRUE(text) << text.error().message;
-  const nlohmann::ordered_json document = nlohmann::ordered_json::parse(*text);
-  EXPECT_EQ(document["gpu"], "H200");
-  EXPECT_EQ(document["ceiling_tb_s"], 4.5);
-  EXPECT_EQ(document["rows"], rows);
 }
 
 }  // namespace

@@ -3,12 +3,12 @@
 #include "bench/cuda_bench_support.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <utility>
 
 #include <cuda_runtime.h>
+#include <fmt/core.h>
 
 #include "bench/cuda_bench_kernels.h"
+#include "bench/cuda_bench_rows.h"
 #include "cuda/ceiling_launch.h"
 
 namespace gapless {
@@ -67,20 +67,18 @@ Result<TimedRow> time_read(const DeviceBuffer& memory, int64_t bytes, int replay
   return time_graph(name, static_cast<double>(bytes), std::max(sets, 4), replays, launch);
 }
 
-void print_row(const TimedRow& row, double ceiling) {
-  std::printf("%-58s %8.2f us (%.2f-%.2f) %6.3f TB/s %5.1f %%\n", row.name.c_str(), row.median_us,
-              row.min_us, row.max_us, row.rate(), 100.0 * row.rate() / ceiling);
-  std::fflush(stdout);
-}
-
-nlohmann::ordered_json row_json(const TimedRow& row, double ceiling) {
-  return {{"what", row.name},
-          {"median_us", row.median_us},
-          {"min_us", row.min_us},
-          {"max_us", row.max_us},
-          {"bytes", row.bytes},
-          {"tb_s", row.rate()},
-          {"share_of_ceiling", row.rate() / ceiling}};
+Result<void> add_row(CudaBenchRows& rows, const TimedRow& row) {
+  const double share = row.rate() / rows.ceiling_tb_s();
+  return rows.add(fmt::format("{:58} {:8.2f} us ({:.2f}-{:.2f}) {:6.3f} TB/s {:5.1f} %", row.name,
+                              row.median_us, row.min_us, row.max_us, row.rate(), 100.0 * share),
+                  {{"what", row.name},
+                   {"median_us", row.median_us},
+                   {"min_us", row.min_us},
+                   {"max_us", row.max_us},
+                   {"bytes", row.bytes},
+                   {"tb_s", row.rate()},
+                   {"share_of_ceiling", share}},
+                  row.goals, {.median_us = row.median_us, .share = share});
 }
 
 }  // namespace
@@ -110,27 +108,21 @@ Result<DeviceBuffer> random_elements(int64_t bytes, bool is_bf16, uint64_t seed,
 Result<void> measure_launches(const CudaBenchOptions& options, const std::vector<int64_t>& read_mib,
                               MeasureCases measure_cases) {
   const CudaLimits limits = GAPLESS_TRY(cuda_limits());
-  std::vector<TimedRow> rows;
+  std::vector<TimedRow> reads;
   {
     const DeviceBuffer memory =
         GAPLESS_TRY(random_elements(kCeilingMib << 20, true, 9, "memory to read"));
-    rows.push_back(GAPLESS_TRY(time_read(memory, kCeilingMib << 20, replays_of(options))));
+    reads.push_back(GAPLESS_TRY(time_read(memory, kCeilingMib << 20, replays_of(options))));
     for (const int64_t mib : read_mib) {
-      rows.push_back(GAPLESS_TRY(time_read(memory, mib << 20, replays_of(options))));
+      reads.push_back(GAPLESS_TRY(time_read(memory, mib << 20, replays_of(options))));
     }
   }
-  const double ceiling = rows.front().rate();
-  std::printf("%s, %d SMs; shares are of %.3f TB/s\n", limits.name.c_str(), limits.sm_count,
-              ceiling);
-  for (const TimedRow& row : rows) print_row(row, ceiling);
-  GAPLESS_TRY(measure_cases(options, [&](TimedRow row) {
-    print_row(row, ceiling);
-    rows.push_back(std::move(row));
-  }));
-  if (options.json_path.empty()) return {};
-  nlohmann::ordered_json row_list = nlohmann::ordered_json::array();
-  for (const TimedRow& row : rows) row_list.push_back(row_json(row, ceiling));
-  return write_cuda_bench_rows(options.json_path, limits.name, ceiling, std::move(row_list));
+  const double ceiling = reads.front().rate();
+  fmt::print("{}, {} SMs; shares are of {:.3f} TB/s\n", limits.name, limits.sm_count, ceiling);
+  CudaBenchRows rows(limits.name, ceiling, options.json_path);
+  for (const TimedRow& read : reads) GAPLESS_TRY(add_row(rows, read));
+  GAPLESS_TRY(measure_cases(options, [&](const TimedRow& row) { return add_row(rows, row); }));
+  return rows.finish();
 }
 
 }  // namespace gapless

@@ -16,6 +16,7 @@
 
 #include "base/result.h"
 #include "bench/cuda_bench_program.h"
+#include "bench/cuda_goals.h"
 #include "cuda/device.h"
 
 namespace gapless {
@@ -29,6 +30,7 @@ struct TimedRow {
   double min_us = 0.0;
   double max_us = 0.0;
   double bytes = 0.0;
+  CudaGoals goals = {};
 
   double rate() const { return bytes / median_us * 1e-6; }  // TB/s
 };
@@ -43,10 +45,11 @@ Result<DeviceBuffer> random_elements(int64_t bytes, bool is_bf16, uint64_t seed,
 inline constexpr std::string_view kQuickHelp = "5 replays for each row, not 25";
 inline int replays_of(const CudaBenchOptions& options) { return options.is_quick ? 5 : 25; }
 
-// Each row is printed when it is there.
-using AddRow = std::function<void(TimedRow row)>;
+// Each row is printed and written when it is there.
+using AddRow = std::function<Result<void>(const TimedRow& row)>;
 using MeasureCases = Result<void> (*)(const CudaBenchOptions& options, const AddRow& add_row);
-// The read ceiling and reads of `read_mib` a launch, then the cases; rows printed and written.
+// The read ceiling and reads of `read_mib` a launch, then the cases, and how many of their goals
+// were met.
 Result<void> measure_launches(const CudaBenchOptions& options, const std::vector<int64_t>& read_mib,
                               MeasureCases measure_cases);
 

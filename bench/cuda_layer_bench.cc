@@ -11,7 +11,6 @@
 // sequences are mixed.
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <random>
 #include <string>
@@ -19,10 +18,10 @@
 #include <vector>
 
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include "base/dtype.h"
 #include "bench/cuda_bench_program.h"
+#include "bench/cuda_bench_rows.h"
 #include "bench/measurement.h"
 #include "cuda/ceiling.h"
 #include "cuda/device.h"
@@ -37,13 +36,12 @@ namespace {
 
 constexpr const char* kModel = "qwen3-14b";
 constexpr uint64_t kSeed = 1234;
-constexpr int kChainLayers = 4;          // of a graph, where not all of them
-constexpr int kMaxFillCalls = 32;        // in which a sequence gets its tokens
-constexpr int kRounds = 3;               // of each row
-constexpr double kWarmSeconds = 0.03;    // clocks take that long to rise
-constexpr double kSampleSeconds = 0.04;  // of steps in one go
-// Beside weights and cache: rows, logits, the recording.
-constexpr int64_t kSpareBytes = int64_t{3} << 30;
+constexpr int kChainLayers = 4;                    // of a graph, where not all of them
+constexpr int kMaxFillCalls = 32;                  // in which a sequence gets its tokens
+constexpr int kRounds = 3;                         // of each row
+constexpr double kWarmSeconds = 0.03;              // clocks take that long to rise
+constexpr double kSampleSeconds = 0.04;            // of steps in one go
+constexpr int64_t kSpareBytes = int64_t{2} << 30;  // for the recording
 
 // Weights are made once for all cases that share them.
 struct WeightCase {
@@ -51,6 +49,13 @@ struct WeightCase {
   bool dual_gate_up = true;
   bool is_whole = false;
 };
+
+WeightOptions weight_options(const WeightCase& c) {
+  return {.dtype = c.dtype,
+          .dual_gate_up = c.dual_gate_up,
+          .layers = c.is_whole ? 0 : kChainLayers,
+          .with_head = c.is_whole};
+}
 
 struct StepCase {
   int batch = 16;
@@ -61,6 +66,7 @@ struct StepCase {
 
 struct LayerRow {
   std::string name;
+  CudaGoals goals;
   std::vector<double> plain_us;
   std::vector<double> tasks_us;   // with tasks recorded
   std::vector<double> phases_us;  // with all phases recorded
@@ -81,6 +87,16 @@ std::string name_of(const WeightCase& weights, const StepCase& step) {
   if (!weights.dual_gate_up) name += ", gate and up apart";
   if (!step.starts_early) name += ", no early launches";
   return name;
+}
+
+// For 16 sequences of 4096 tokens, all else as it is by default.
+CudaGoals goals_of(const WeightCase& weights, const StepCase& step) {
+  const bool is_main = step.batch == 16 && step.lengths == "4096" && step.starts_early &&
+                       !step.is_alone && weights.dual_gate_up;
+  if (!is_main) return {};
+  const bool is_s8 = weights.dtype == DType::kS8;
+  if (weights.is_whole) return {.max_us = is_s8 ? 7200.0 : 10500.0};
+  return {.max_us = is_s8 ? 170.0 : 250.0, .max_tasks_cost = 0.01};
 }
 
 // Up to one token before its length each, a few pages at a time and in a random order, so that no
@@ -170,29 +186,28 @@ Result<LayerRow> time_case(const CudaModelWeights& weights, const CudaDecoderOpt
 
 // ---- Rows.
 
-void print_row(const LayerRow& row, double ceiling) {
+Result<void> add_row(CudaBenchRows& rows, const LayerRow& row) {
   const auto [least, most] = std::minmax_element(row.plain_us.begin(), row.plain_us.end());
-  fmt::print(
-      "{:46} {:9.2f} us ({:.2f}-{:.2f}) {:9.1f} MB {:6.3f} TB/s {:5.1f} %  {:+.2f} %  {:+.2f} %\n",
-      row.name, median(row.plain_us), *least, *most, row.bytes * 1e-6, row.rate(),
-      100.0 * row.rate() / ceiling, 100.0 * row.cost_of(row.tasks_us),
-      100.0 * row.cost_of(row.phases_us));
-  std::fflush(stdout);
-}
-
-nlohmann::ordered_json row_json(const LayerRow& row, double ceiling) {
-  const auto [least, most] = std::minmax_element(row.plain_us.begin(), row.plain_us.end());
-  return {{"what", row.name},
-          {"median_us", median(row.plain_us)},
-          {"min_us", *least},
-          {"max_us", *most},
-          {"bytes", row.bytes},
-          {"tb_s", row.rate()},
-          {"share_of_ceiling", row.rate() / ceiling},
-          {"tasks_recorded_us", median(row.tasks_us)},
-          {"tasks_cost", row.cost_of(row.tasks_us)},
-          {"phases_recorded_us", median(row.phases_us)},
-          {"phases_cost", row.cost_of(row.phases_us)}};
+  const double median_us = median(row.plain_us);
+  const double share = row.rate() / rows.ceiling_tb_s();
+  const double tasks_cost = row.cost_of(row.tasks_us);
+  const double phases_cost = row.cost_of(row.phases_us);
+  return rows.add(fmt::format("{:46} {:9.2f} us ({:.2f}-{:.2f}) {:9.1f} MB {:6.3f} TB/s {:5.1f} %  "
+                              "{:+.2f} %  {:+.2f} %",
+                              row.name, median_us, *least, *most, row.bytes * 1e-6, row.rate(),
+                              100.0 * share, 100.0 * tasks_cost, 100.0 * phases_cost),
+                  {{"what", row.name},
+                   {"median_us", median_us},
+                   {"min_us", *least},
+                   {"max_us", *most},
+                   {"bytes", row.bytes},
+                   {"tb_s", row.rate()},
+                   {"share_of_ceiling", share},
+                   {"tasks_recorded_us", median(row.tasks_us)},
+                   {"tasks_cost", tasks_cost},
+                   {"phases_recorded_us", median(row.phases_us)},
+                   {"phases_cost", phases_cost}},
+                  row.goals, {.median_us = median_us, .share = share, .tasks_cost = tasks_cost});
 }
 
 // ---- What is measured.
@@ -234,58 +249,55 @@ CudaDecoderOptions decoder_options(const WeightCase& weights, const StepCase& st
   return options;
 }
 
-struct Measurement {
-  const CudaBenchOptions* options = nullptr;
-  CudaLimits limits;
-  double ceiling = 0.0;  // TB/s
-  std::vector<LayerRow> rows;
-};
+// Says so, and what is needed, where the GPU has not so much free.
+bool fits(const std::string& name, int64_t needed_bytes, int64_t free_bytes) {
+  if (needed_bytes <= free_bytes) return true;
+  fmt::print("{:46} left out: needs {:.1f} GB, {:.1f} GB of the GPU's memory are free\n", name,
+             static_cast<double>(needed_bytes) * 1e-9, static_cast<double>(free_bytes) * 1e-9);
+  return false;
+}
 
-Result<void> measure_weights(Measurement& measurement, const WeightCase& weight_case) {
-  const CudaBenchOptions& options = *measurement.options;
+Result<void> measure_step(CudaBenchRows& rows, const CudaModelWeights& weights,
+                          const WeightCase& weight_case, const StepCase& step, int rounds) {
+  const std::string name = name_of(weight_case, step);
+  const std::vector<int32_t> lengths = GAPLESS_TRY(parse_lengths(step.lengths, step.batch, kSeed));
+  const CudaDecoderOptions decoder = decoder_options(weight_case, step, lengths);
+  const int64_t needed =
+      cuda_decoder_bytes(weights.config, weight_options(weight_case), decoder) + kSpareBytes;
+  if (!fits(name, needed, GAPLESS_TRY(cuda_memory()).free_bytes)) return {};
+  LayerRow row = GAPLESS_TRY(time_case(weights, decoder, step, rounds));
+  row.name = name;
+  row.goals = goals_of(weight_case, step);
+  return add_row(rows, row);
+}
+
+Result<void> measure_weights(const CudaBenchOptions& options, const WeightCase& weight_case,
+                             CudaBenchRows& rows) {
   const ModelConfig config = GAPLESS_TRY(find_model_config(kModel));
-  const WeightOptions weight_options = {.dtype = weight_case.dtype,
-                                        .dual_gate_up = weight_case.dual_gate_up,
-                                        .layers = weight_case.is_whole ? 0 : kChainLayers,
-                                        .with_head = weight_case.is_whole};
+  const int64_t weight_bytes =
+      GAPLESS_TRY(cuda_weights_bytes(config, weight_options(weight_case), DType::kBf16));
+  if (!fits(name_of(weight_case, {}) + " and its like", weight_bytes + kSpareBytes,
+            GAPLESS_TRY(cuda_memory()).free_bytes))
+    return {};
   const CudaModelWeights weights =
-      GAPLESS_TRY(make_synthetic_cuda_weights(config, kSeed, weight_options));
-  for (const StepCase& step : steps_of(weight_case, options.is_main_only)) {
-    const std::vector<int32_t> lengths =
-        GAPLESS_TRY(parse_lengths(step.lengths, step.batch, kSeed));
-    const CudaDecoderOptions decoder = decoder_options(weight_case, step, lengths);
-    const int64_t needed =
-        weights.device_bytes() + cuda_kv_cache_bytes(weights.config, decoder) + kSpareBytes;
-    const std::string name = name_of(weight_case, step);
-    if (needed > measurement.limits.memory_bytes) {
-      fmt::print("{:46} left out: needs {} GiB, the GPU has {}\n", name, needed >> 30,
-                 measurement.limits.memory_bytes >> 30);
-      continue;
-    }
-    LayerRow row = GAPLESS_TRY(time_case(weights, decoder, step, options.is_quick ? 1 : kRounds));
-    row.name = name;
-    print_row(row, measurement.ceiling);
-    measurement.rows.push_back(std::move(row));
-  }
+      GAPLESS_TRY(make_synthetic_cuda_weights(config, kSeed, weight_options(weight_case)));
+  const int rounds = options.is_quick ? 1 : kRounds;
+  for (const StepCase& step : steps_of(weight_case, options.is_main_only))
+    GAPLESS_TRY(measure_step(rows, weights, weight_case, step, rounds));
   return {};
 }
 
 Result<void> measure(const CudaBenchOptions& options) {
-  Measurement measurement;
-  measurement.options = &options;
-  measurement.limits = GAPLESS_TRY(cuda_limits());
-  measurement.ceiling = GAPLESS_TRY(measure_cuda_limits()).read_bytes_per_s * 1e-12;
+  const CudaLimits limits = GAPLESS_TRY(cuda_limits());
+  const double ceiling = GAPLESS_TRY(measure_cuda_limits()).read_bytes_per_s * 1e-12;
   fmt::print(
       "{}, {} SMs; shares are of {:.3f} TB/s; the last columns are what recording tasks and what "
       "recording all phases costs\n",
-      measurement.limits.name, measurement.limits.sm_count, measurement.ceiling);
+      limits.name, limits.sm_count, ceiling);
+  CudaBenchRows rows(limits.name, ceiling, options.json_path);
   for (const WeightCase& weights : weight_cases(options))
-    GAPLESS_TRY(measure_weights(measurement, weights));
-  if (options.json_path.empty()) return {};
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  for (const LayerRow& row : measurement.rows) rows.push_back(row_json(row, measurement.ceiling));
-  return write_cuda_bench_rows(options.json_path, measurement.limits.name, measurement.ceiling,
-                               std::move(rows));
+    GAPLESS_TRY(measure_weights(options, weights, rows));
+  return rows.finish();
 }
 
 const CudaBenchProgram kProgram = {

@@ -101,12 +101,20 @@ int run_tests(int argument_count, char** arguments) {
   return RUN_ALL_TESTS();
 }
 
-// Without a name it is the command of gapless, which times steps.
+// With an option instead of a name it is the command of gapless, which times steps on cores.
 bool names_benchmark(int argument_count, char** arguments) {
-  return argument_count > 2 && std::string_view(arguments[1]) == "bench" && arguments[2][0] != '-';
+  if (argument_count < 2 || std::string_view(arguments[1]) != "bench") return false;
+  return argument_count == 2 || arguments[2][0] != '-';
 }
 
 int run_benchmark(int argument_count, char** arguments) {
+  if (argument_count == 0) {
+    std::fputs(
+        "gapless-gpu bench: error: which benchmark? There are attention, matmul and layer; with "
+        "options only, like --batch 1, it times steps on cores, as gapless bench does\n",
+        stderr);
+    return kExitUsage;
+  }
   for (const Benchmark& benchmark : kBenchmarks) {
     if (benchmark.name != arguments[0]) continue;
     std::string name = "gapless-gpu bench " + std::string(benchmark.name);
