@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/cuda_model.h"
 #include "cli/model_options.h"
+#include "cli/progress_bar.h"
 #include "cli/simulated_profile.h"
 #include "formats/format.h"
 #include "kernels/attention_plan.h"
@@ -192,8 +193,11 @@ Result<int> run_profile(const CLI::App& command, ProfileArguments& arguments) {
                           ? DType::kS8
                           : weights_dtype(arguments.model, source.config);
   GAPLESS_TRY(check_device_dtype(arguments.model, dtype));
-  const ProfileOptions options = GAPLESS_TRY(profile_options(arguments));
+  ProfileOptions options = GAPLESS_TRY(profile_options(arguments));
+  StatusLine status;
+  options.on_part = [&](std::string_view part) { status.show(part); };
   ModelProfile profile = GAPLESS_TRY(profile_model(arguments, source, dtype, options));
+  status.show("");
   std::string summary;
   if (!arguments.no_trace) {
     profile.subject.perfetto_path = perfetto_path(options.trace_path);
@@ -264,9 +268,9 @@ RunCommand define_profile(CLI::App& command) {
           ->option_text("FILE");
   CLI::Option* record = command
                             .add_option("--record", arguments->record,
-                                        "On a GPU: its blocks as tasks, which costs about\n"
-                                        "1 %, or every phase inside them, which costs 1\n"
-                                        "to 4 % (default tasks)")
+                                        "On a GPU: its blocks as tasks, which costs 0.3\n"
+                                        "to 1.7 %, or every phase inside them, which\n"
+                                        "costs 1 to 3 % (default tasks)")
                             ->check(CLI::IsMember({"tasks", "phases"}))
                             ->option_text("tasks|phases");
   command.add_flag("--no-trace", arguments->no_trace, "Do not record")

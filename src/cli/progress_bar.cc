@@ -87,4 +87,12 @@ void ProgressBar::erase() {
   if (std::exchange(is_drawn_, false)) write_to_terminal(kEraseLine);
 }
 
+void StatusLine::show(std::string_view what) {
+  if (::isatty(STDERR_FILENO) == 0) return;
+  const bool was_drawn = std::exchange(is_drawn_, !what.empty());
+  if (!was_drawn && !is_drawn_) return;
+  const std::string line = render_progress({.what = what, .width = terminal_width()});
+  write_to_terminal(std::string(kEraseLine) + line);
+}
+
 }  // namespace gapless

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A progress bar on standard error: only on a terminal, only for what takes longer than a second,
-// and gone when the work is done.
+// and gone when the work is done. And a line that says what is being done, where nobody can tell
+// how far it has come.
 
 #pragma once
 
@@ -49,6 +50,20 @@ class ProgressBar {
   ProgressUnit unit_;
   Clock::time_point begin_ = Clock::now();
   Clock::time_point next_draw_ = begin_ + std::chrono::seconds(1);
+  bool is_drawn_ = false;
+};
+
+class StatusLine {
+ public:
+  StatusLine() = default;
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+  ~StatusLine() { show(""); }
+
+  // Instead of what was there; an empty text erases it.
+  void show(std::string_view what);
+
+ private:
   bool is_drawn_ = false;
 };
 
