@@ -7,15 +7,18 @@
 # `flex` is flex_attention over a pool of pages in random order, compiled, with a block mask that
 # names the pages of each sequence; it also takes ragged lengths, and is first held against f32.
 # Needs PyTorch and a GPU; nothing of Gapless needs this.
+# --json is written after every case. Status 1: some did not run, or gave wrong values.
 #
 # usage: tools/cuda_attention_peer.py [--json FILE] [--all]
 
 import argparse
+import sys
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import cuda_peer_timing as peer
+import cuda_run
 
 Q_HEADS, KV_HEADS, HEAD_DIM, PAGE = 40, 8, 128, 128
 DENSE = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
@@ -160,8 +163,8 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--all", action="store_true")
     arguments = parser.parse_args()
-    peer.write_rows(peer.measure_rows(measure, cases(arguments.all)), arguments.json)
+    return cuda_run.measure_each(peer, measure, cases(arguments.all), arguments.json)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,11 +8,13 @@
 # padded to 32. With --whole a launch is 40 layers and the head, else one layer.
 # Each variant is compared with the same layer in f32 before it is timed.
 # Needs PyTorch, a GPU and, for two variants, transformers; nothing of Gapless needs this.
+# --json is written after every case. Status 1: some did not run, or gave wrong values.
 #
 # usage: tools/cuda_layer_peer.py [--batch N...] [--context N...] [--variant NAME...] [--whole]
 #                                 [--json FILE]
 
 import argparse
+import sys
 from typing import NamedTuple
 
 import torch
@@ -20,6 +22,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import cuda_peer_timing as peer
+import cuda_run
 
 HIDDEN, INTERMEDIATE, Q_HEADS, KV_HEADS, HEAD_DIM = 5120, 17408, 40, 8, 128
 MODEL_LAYERS, VOCABULARY = 40, 151936
@@ -261,8 +264,8 @@ def main():
     arguments = parser.parse_args()
     cases = [(variant, batch, context, arguments.whole) for batch in arguments.batch
              for context in arguments.context for variant in arguments.variant]
-    peer.write_rows(peer.measure_rows(measure, cases), arguments.json)
+    return cuda_run.measure_each(peer, measure, cases, arguments.json)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

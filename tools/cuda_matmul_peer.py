@@ -5,14 +5,17 @@
 # launches that go round sets of weights far larger than L2. bf16 is cuBLAS; its 8-bit matmul takes
 # 17 tokens and more, so 32 stand for 16, and has no scales and no SiLU: gate/up is one matmul of
 # twice the columns. Needs PyTorch and a GPU; nothing of Gapless needs this.
+# --json is written after every case. Status 1: some did not run.
 #
 # usage: tools/cuda_matmul_peer.py [--json FILE]
 
 import argparse
+import sys
 
 import torch
 
 import cuda_peer_timing as peer
+import cuda_run
 
 PROJECTIONS = {"gate/up": (34816, 5120), "down": (5120, 17408), "qkv": (7168, 5120),
                "o": (5120, 5120), "lm_head": (151936, 5120)}
@@ -54,8 +57,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--json")
     arguments = parser.parse_args()
-    peer.write_rows(peer.measure_rows(measure, cases()), arguments.json)
+    return cuda_run.measure_each(peer, measure, cases(), arguments.json)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,6 +8,9 @@ import contextlib
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -24,6 +27,8 @@ case "$*" in
 *--gtest_list_tests*) echo "CudaOps."; for t in $TESTS; do echo "  $t  # GetParam() = 1"; done ;;
 *Fails*) echo "[  FAILED  ] it"; exit 1 ;;
 *Skips*) echo "[  SKIPPED ] it" ;;
+*SeesNoGpu*) echo "NO GPU CODE WAS RUN: no driver"; echo "[  SKIPPED ] it" ;;
+*HasNoGpuMemory*) echo "weights need 9 bytes of GPU memory; 1 of 8 are free"; exit 1 ;;
 *Hangs*) sleep 60 & echo $! > "$PID_FILE"; wait ;;
 *DiesAfterRaces*) echo "Race reported"; kill -KILL $$ ;;
 *Races*) echo "Race reported" ;;
@@ -55,6 +60,14 @@ def is_running(pid):
         return False
 
 
+def comes_true(condition):
+    for _ in range(200):
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
 class SanitizeTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -82,12 +95,26 @@ class SanitizeTest(unittest.TestCase):
         status, output = self.run_tool("Passes Races Fails Skips")
         self.assertEqual(status, 1)
         self.assertEqual(self.outcomes(), {"CudaOps.Passes": "clean", "CudaOps.Races": "found",
-                                           "CudaOps.Fails": "failed", "CudaOps.Skips": "skipped"})
+                                           "CudaOps.Fails": "wrong", "CudaOps.Skips": "skipped"})
         self.assertIn("Race reported", output)
-        self.assertIn("racecheck: 4 tests: 1 clean, 1 failed, 1 found, 1 skipped", output)
+        self.assertIn("racecheck: 4 tests: 1 clean, 1 found, 1 skipped, 1 wrong", output)
 
-    def test_a_test_that_fails_may_be_clean(self):
-        self.assertEqual(self.run_tool("Passes Fails")[0], 0)
+    def test_a_test_that_fails_is_wrong(self):
+        self.assertEqual(self.run_tool("Passes Fails")[0], 1)
+
+    def test_a_test_that_a_sanitizer_breaks_is_excused(self):
+        why = (("CudaOps.*BecauseOfClocks", "clocks"),)
+        with unittest.mock.patch.object(cuda_sanitize, "EXCUSED", why):
+            status, output = self.run_tool("Passes FailsBecauseOfClocks RacesBecauseOfClocks")
+            self.assertEqual(status, 1)
+            self.assertEqual(self.outcomes(), {"CudaOps.Passes": "clean",
+                                               "CudaOps.FailsBecauseOfClocks": "excused",
+                                               "CudaOps.RacesBecauseOfClocks": "found"})
+            self.assertRegex(output, r"excused .* CudaOps.FailsBecauseOfClocks: clocks\n")
+            self.assertIn("[  FAILED  ] it", output)
+            rows = json.loads((self.path / "rows.json").read_text(encoding="utf-8"))["rows"]
+            self.assertEqual(rows[1]["why"], "clocks")
+            self.assertEqual(self.run_tool("FailsBecauseOfClocks")[0], 0)
 
     def test_a_test_of_which_nothing_is_checked_is_not_clean(self):
         status, output = self.run_tool("HasNoKernel Passes")
@@ -95,6 +122,15 @@ class SanitizeTest(unittest.TestCase):
         self.assertEqual(self.outcomes(),
                          {"CudaOps.HasNoKernel": "unchecked", "CudaOps.Passes": "clean"})
         self.assertIn("Nothing instrumented", output)
+
+    def test_a_test_that_saw_no_gpu_or_no_memory_is_run_again(self):
+        self.assertEqual(self.run_tool("SeesNoGpu HasNoGpuMemory")[0], 3)
+        self.assertEqual(self.outcomes(), {"CudaOps.SeesNoGpu": "unchecked",
+                                           "CudaOps.HasNoGpuMemory": "died"})
+        before = str(self.path / "rows.json")
+        output = self.run_tool("SeesNoGpu HasNoGpuMemory", "--after", before)[1]
+        self.assertIn("s  CudaOps.SeesNoGpu", output)
+        self.assertIn("s  CudaOps.HasNoGpuMemory", output)
 
     # The sanitizer ends with the status of a finding there, and says that it found nothing.
     def test_a_test_that_was_killed_is_run_again(self):
@@ -126,12 +162,36 @@ class SanitizeTest(unittest.TestCase):
         self.assertEqual(status, 3)
         self.assertEqual(self.outcomes(),
                          {"CudaOps.Hangs": "not ended", "CudaOps.Passes": "clean"})
+        self.expect_nothing_runs()
+
+    def expect_nothing_runs(self):
         pid = int((self.path / "pid").read_text(encoding="utf-8"))
-        for _ in range(100):
-            if not is_running(pid):
-                return
-            time.sleep(0.05)
-        self.fail("what the sanitizer ran was left behind")
+        self.assertTrue(comes_true(lambda: not is_running(pid)), "something was left behind")
+
+    # Outcomes are there as soon as tests end, and what runs is ended, in its session of its own.
+    def test_a_signal_is_time_that_is_up(self):
+        environment = os.environ | {"TESTS": "Passes Hangs", "PID_FILE": str(self.path / "pid")}
+        for number in (signal.SIGTERM, signal.SIGINT):
+            (self.path / "pid").unlink(missing_ok=True)
+            with subprocess.Popen([sys.executable, "-B", cuda_sanitize.__file__, "--program",
+                                   str(self.path / "program"), "--sanitizer",
+                                   str(self.path / "sanitizer"), "--jobs", "1", "--json",
+                                   str(self.path / "rows.json")], env=environment,
+                                  stdout=subprocess.DEVNULL) as tool:
+                self.assertTrue(comes_true((self.path / "pid").exists))
+                known = {"CudaOps.Passes": "clean", "CudaOps.Hangs": "not ended"}
+                self.assertTrue(comes_true(lambda: self.outcomes() == known))
+                self.assertTrue(comes_true((self.path / "pid").read_text))
+                tool.send_signal(number)
+                self.assertEqual(tool.wait(10), 3)
+            self.assertEqual(self.outcomes(), known)
+            self.expect_nothing_runs()
+            (self.path / "rows.json").unlink()
+
+    def test_what_takes_minutes_begins_first(self):
+        output = self.run_tool("Passes StepsAtFullWidth Later", "--jobs", "1")[1]
+        begun = [line.split()[-1] for line in output.splitlines() if line.startswith("clean")]
+        self.assertEqual(begun, ["CudaOps.StepsAtFullWidth", "CudaOps.Passes", "CudaOps.Later"])
 
     def test_time_that_is_up_starts_nothing(self):
         self.assertEqual(self.run_tool("Passes", "--seconds", "0")[0], 3)
@@ -140,15 +200,33 @@ class SanitizeTest(unittest.TestCase):
     # What ended is not run again; what did not, and what was not asked for before, is.
     def test_goes_on_after_an_earlier_run(self):
         before = str(self.path / "before.json")
-        self.assertEqual(self.run_tool("Passes Fails Races")[0], 1)
+        self.assertEqual(self.run_tool("Passes Skips Fails Races")[0], 1)
         os.replace(self.path / "rows.json", before)
-        status, output = self.run_tool("Passes Fails Races Later", "--after", before)
+        status, output = self.run_tool("Passes Skips Fails Races Later", "--after", before)
         self.assertEqual(status, 1)
         self.assertNotIn("CudaOps.Passes", output)
-        self.assertNotIn("CudaOps.Fails", output)
+        self.assertNotIn("CudaOps.Skips", output)
+        self.assertIn("CudaOps.Fails", output)
         self.assertIn("CudaOps.Races", output)
-        self.assertEqual(self.outcomes(), {"CudaOps.Passes": "clean", "CudaOps.Fails": "failed",
-                                           "CudaOps.Races": "found", "CudaOps.Later": "clean"})
+        self.assertEqual(self.outcomes(), {"CudaOps.Passes": "clean", "CudaOps.Skips": "skipped",
+                                           "CudaOps.Fails": "wrong", "CudaOps.Races": "found",
+                                           "CudaOps.Later": "clean"})
+
+    def test_what_does_not_end_keeps_what_was_known_of_it(self):
+        self.run_tool("Passes Races Fails")
+        before = str(self.path / "rows.json")
+        self.assertEqual(self.run_tool("Races Fails", "--after", before, "--seconds", "0")[0], 1)
+        self.assertEqual(self.outcomes(), {"CudaOps.Passes": "clean", "CudaOps.Races": "found",
+                                           "CudaOps.Fails": "wrong"})
+
+    # Of files from before some tests were excused by their names.
+    def test_what_had_only_failed_is_run_again(self):
+        self.run_tool("Passes")
+        before = self.path / "rows.json"
+        text = before.read_text(encoding="utf-8").replace('"clean"', '"failed"')
+        before.write_text(text, encoding="utf-8")
+        self.assertEqual(self.run_tool("Passes", "--after", str(before))[0], 0)
+        self.assertEqual(self.outcomes(), {"CudaOps.Passes": "clean"})
 
     def test_nothing_is_left_to_do_after_a_run_that_ended(self):
         before = str(self.path / "rows.json")
