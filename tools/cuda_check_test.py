@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import types
 import unittest
 import unittest.mock
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import cuda_check
 import cuda_run
+from process_test_support import comes_true, is_running
 
 PROGRAM = """#!/usr/bin/env bash
 here=$(dirname "$0")
@@ -67,21 +67,6 @@ GOALS = {"what": "b16", "median_us": 63.0, "goals": [{"goal": "<= 66.00 us", "me
                                                     {"goal": ">= 95 %", "met": False}]}
 ROWS = {"gpu": "H200", "rows": [{"what": "a read", "median_us": 2.0}, GOALS]}
 TWO = ("--only", "tests", "--only", "attention")
-
-
-def is_running(pid):
-    stat = Path(f"/proc/{pid}/stat")
-    with contextlib.suppress(OSError):
-        return stat.read_text(encoding="utf-8").split()[2] != "Z"
-    return False
-
-
-def comes_true(condition):
-    for _ in range(200):
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 class Scripts(unittest.TestCase):

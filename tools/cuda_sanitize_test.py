@@ -12,12 +12,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import unittest.mock
 from pathlib import Path
 
 import cuda_sanitize
+from process_test_support import comes_true, is_running
 
 PROGRAM = """#!/usr/bin/env bash
 case "$*" in
@@ -51,21 +51,6 @@ fi
 echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"
 exit $status
 """
-
-
-def is_running(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split()[2] != "Z"
-    except OSError:
-        return False
-
-
-def comes_true(condition):
-    for _ in range(200):
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 class SanitizeTest(unittest.TestCase):
