@@ -5,6 +5,8 @@
 
 #include "cuda/fill.h"
 
+#include <array>
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -227,14 +229,18 @@ TEST_F(CudaFillOnDevice, PlainRowsAreThoseOfTheFormula) {
 
 // ---- Errors, which need no GPU. The pointers are never followed.
 
-std::string weights_error(const FillCase& c, bool has_scales, const void* table) {
+// At a multiple of 16 bytes, as all that is made has to be.
+alignas(16) constinit std::array<std::byte, 32> memory = {};
+
+std::string weights_error(const FillCase& c, bool has_scales, const void* table,
+                          std::byte* weights = memory.data()) {
   const std::vector<FillPart> parts = c.parts();
   float scale = 0.0f;
   const Result<void> launched = launch_fill_weights({.shape = c.shape(),
                                                      .columns = c.columns,
                                                      .numbers = {.table = table, .hash = kHash},
                                                      .parts = parts,
-                                                     .weights = &scale,
+                                                     .weights = weights,
                                                      .scales = has_scales ? &scale : nullptr},
                                                     nullptr);
   return launched ? "no error" : launched.error().message;
@@ -245,6 +251,10 @@ TEST(CudaFill, WeightsThatCannotBeAreErrors) {
   const int table = 0;
   EXPECT_EQ(weights_error(good, true, &table), "bf16 weights to make with scales");
   EXPECT_EQ(weights_error(good, false, nullptr), "numbers to make on a GPU without their table");
+  EXPECT_EQ(weights_error(good, false, &table, nullptr),
+            "numbers to make on a GPU without a place for them");
+  EXPECT_EQ(weights_error(good, false, &table, &memory[8]),
+            "numbers to make on a GPU do not begin at a multiple of 16 bytes");
   FillCase c = good;
   c.dtype = DType::kS8;
   EXPECT_EQ(weights_error(c, false, &table), "s8 weights to make without scales");
@@ -267,23 +277,22 @@ TEST(CudaFill, WeightsThatCannotBeAreErrors) {
 }
 
 TEST(CudaFill, RowsThatAreNotWholeUnitsAreAnError) {
-  int memory = 0;
-  const Result<void> launched = launch_fill_rows({.columns = 12,
-                                                  .numbers = {.table = &memory, .hash = kHash},
-                                                  .part = {kKeys[0], 3},
-                                                  .rows = &memory},
-                                                 nullptr);
+  const Result<void> launched =
+      launch_fill_rows({.columns = 12,
+                        .numbers = {.table = memory.data(), .hash = kHash},
+                        .part = {kKeys[0], 3},
+                        .rows = memory.data()},
+                       nullptr);
   ASSERT_FALSE(launched);
   EXPECT_EQ(launched.error().message,
             "3 rows of 12 numbers to make on a GPU; rows have a multiple of 8");
 }
 
 TEST(CudaFill, KeysAndValuesThatCannotBeAreErrors) {
-  int memory = 0;
   const int32_t pages[] = {0};
   const CudaFillKvArgs good = {
       .shape = {.dtype = DType::kBf16, .kv_heads = 2, .head_dim = 64, .page_tokens = 16},
-      .pages = &memory,
+      .pages = memory.data(),
       .page_count = 1,
       .sequence_pages = pages,
       .first_token = 3,
@@ -300,6 +309,9 @@ TEST(CudaFill, KeysAndValuesThatCannotBeAreErrors) {
   args = good;
   args.pages = nullptr;
   EXPECT_EQ(launch_fill_kv(args, nullptr).error().message, "keys and values to make without pages");
+  args.pages = &memory[8];
+  EXPECT_EQ(launch_fill_kv(args, nullptr).error().message,
+            "keys and values to make on a GPU do not begin at a multiple of 16 bytes");
 }
 
 }  // namespace

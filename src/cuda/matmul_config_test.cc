@@ -113,7 +113,7 @@ TEST(CudaWeights, ThatCannotBePackedAreErrorsWithNumbers) {
   shape.is_gated = true;
   shape.columns = (int64_t{1} << 32) + 16;
   EXPECT_EQ(error_of(check_cuda_weights(shape)),
-            "4294967312 columns; gated weights on a GPU have at most 1073741695");
+            "4294967312 columns; gated weights on a GPU have at most 1073741759");
   shape.is_gated = false;
   shape.columns = INT64_MAX / 16 * 16;
   EXPECT_EQ(error_of(check_cuda_weights(shape)),

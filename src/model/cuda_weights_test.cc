@@ -183,7 +183,7 @@ TEST(CudaDecoderMemory, WhatDoesNotFitIsAnErrorThatSaysWhatToMakeSmaller) {
       << "not the cache, which is small";
   EXPECT_EQ(error_of(DType::kBf16, 16, 4096, 31'000'000'000),
             "keys and values of 16 sequences of 4096 tokens in 40 layers take 10.7 GB of GPU "
-            "memory, the weights 29.5 GB and a step 0.5 GB, and 31.0 of 32.0 GB are free; take "
+            "memory, the weights 29.5 GB and a step 0.4 GB, and 31.0 of 32.0 GB are free; take "
             "fewer or shorter sequences, or fewer layers");
   EXPECT_EQ(error_of(DType::kBf16, 16, 4096, 47'000'000'000), "");
   const int64_t weights = cuda_weights_bytes(config, {}).value();
