@@ -288,6 +288,7 @@ TEST_P(CudaDecodeAtFullWidth, GivesTheSameBitsWhenLaunchesOverlap) {
       ASSERT_TRUE(decoder->fill_sequence(sequences.back(), i * 11 + input, 5));
     }
     const std::span<const float> y = must(decoder->step_hidden(sequences, x));
+    expect_numbers(y);
     results[starts_early ? 1 : 0].assign(y.begin(), y.end());
   }
   EXPECT_EQ(results[0], results[1]);
@@ -318,6 +319,7 @@ std::vector<std::vector<float>> decode_long(CudaDecoder& decoder, std::span<cons
       fill_normal(static_cast<uint64_t>(step), static_cast<uint64_t>(numbers[i]) << 32,
                   std::span(x).subspan(i * hidden, hidden));
     const std::span<const float> y = must(decoder.step_hidden(sequences, x));
+    expect_numbers(y);
     for (size_t i = 0; i < numbers.size(); ++i) {
       const std::span<const float> row = y.subspan(i * hidden, hidden);
       results[i].insert(results[i].end(), row.begin(), row.end());
@@ -403,6 +405,7 @@ TEST_F(CudaDecode, GivesTheSameBitsInMoreFormsThanAreKept) {
     const size_t rows = static_cast<size_t>(step % kForms) + 1;
     const std::span<const float> y = must((*batched).step_hidden(
         std::span(sequences).first(rows), std::span(x).first(rows * hidden)));
+    expect_numbers(y);
     for (size_t row = 0; row < rows; ++row) {
       const std::span<const float> expected = must((*alone).step_hidden(
           std::span(sequences).subspan(row, 1), std::span(x).subspan(row * hidden, hidden)));
@@ -426,6 +429,7 @@ TEST_F(CudaDecode, GivesTheSameBitsWithPagesOfAnySize) {
     fill_normal(3, 0, x);
     for (int step = 0; step < 3; ++step) {
       const std::span<const float> y = must((*subject).step_hidden(sequences, x));
+      expect_numbers(y);
       x.assign(y.begin(), y.end());
     }
     if (expected.empty()) expected = x;

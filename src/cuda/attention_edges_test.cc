@@ -213,11 +213,12 @@ TEST_F(CudaAttentionEdgesOnDevice, TheLargestBatchesAgreeWithTheFormula) {
 TEST_F(CudaAttentionEdgesOnDevice, LargerBatchesGiveTheBitsOf32Sequences) {
   for (const int head_dim : {64, 128, 256}) {
     for (const int large_count : {33, 256}) {
-      Result<CudaAttentionBatch> large =
-          CudaAttentionBatch::make(options_of_batch(large_count, DType::kBf16, 1, head_dim));
+      const CudaBatchOptions options = options_of_batch(large_count, DType::kBf16, 1, head_dim);
+      Result<CudaAttentionBatch> large = CudaAttentionBatch::make(options);
       ASSERT_TRUE(large) << large.error().message;
       const Result<Bytes> expected = large->run();
       ASSERT_TRUE(expected) << expected.error().message;
+      expect_written(options, *expected);
       Result<CudaAttentionBatch> batch =
           CudaAttentionBatch::make(options_of_batch(32, DType::kBf16, 1, head_dim));
       ASSERT_TRUE(batch) << batch.error().message;

@@ -104,6 +104,10 @@ inline void expect_reference(const CudaBatchOptions& options, const std::string&
 
 // ---- Bits.
 
+inline void expect_written(const CudaBatchOptions& options, const Bytes& output) {
+  ASSERT_TRUE(is_written(output, dtype_bytes(options.shape.output_dtype)));
+}
+
 inline Result<Bytes> bits_of(const CudaBatchOptions& options) {
   CudaAttentionBatch batch = GAPLESS_TRY(CudaAttentionBatch::make(options));
   return batch.run();
@@ -119,6 +123,7 @@ inline void expect_no_counts(const CudaAttentionBatch& batch, const std::string&
 // Of five launches, of which two start early; counters are 0 behind them.
 inline void expect_bits(const CudaBatchOptions& options, const Bytes& expected,
                         const std::string& what) {
+  expect_written(options, expected);
   Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
   ASSERT_TRUE(batch) << batch.error().message;
   for (int repeat = 0; repeat < 5; ++repeat) {
@@ -132,6 +137,7 @@ inline void expect_bits(const CudaBatchOptions& options, const Bytes& expected,
 // A sequence of a batch that gave this output has the same bits alone, in three launches.
 inline void expect_bits_alone(const CudaBatchOptions& options, const CudaAttentionBatch& batch,
                               const Bytes& output, int sequence, const std::string& what) {
+  expect_written(options, output);
   CudaBatchOptions alone_options = options;
   alone_options.lengths = {options.lengths[static_cast<size_t>(sequence)]};
   Result<CudaAttentionBatch> alone = CudaAttentionBatch::make(alone_options);

@@ -91,11 +91,12 @@ INSTANTIATE_TEST_SUITE_P(LengthsBy, CudaAttentionRepeatedOnDevice,
 TEST_P(CudaAttentionRepeatedOnDevice, GivesTheSameBits) {
   std::vector<int32_t> lengths;
   for (int i = 0; i < 16; ++i) lengths.push_back(i * GetParam() % 4096);
-  Result<CudaAttentionBatch> batch =
-      CudaAttentionBatch::make(options_of(DType::kBf16, 8, 5, 128, 128, lengths));
+  const CudaBatchOptions options = options_of(DType::kBf16, 8, 5, 128, 128, lengths);
+  Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
   ASSERT_TRUE(batch) << batch.error().message;
   const Result<Bytes> first = batch->run();
   ASSERT_TRUE(first) << first.error().message;
+  expect_written(options, *first);
   for (int repeat = 0; repeat < 6; ++repeat) {
     const Result<Bytes> again = batch->run_again(repeat % 2 == 1);
     ASSERT_TRUE(again) << again.error().message;
@@ -112,6 +113,7 @@ TEST_F(CudaAttentionOnDevice, GivesTheSameBitsInEveryBatch) {
     ASSERT_TRUE(alone) << alone.error().message;
     const Result<Bytes> expected = alone->run();
     ASSERT_TRUE(expected) << expected.error().message;
+    expect_written(alone_options, *expected);
 
     CudaBatchOptions options =
         options_of(DType::kBf16, 2, 5, 128, 16, {700, 0, 3000, length, 64, 2100, 9999});
@@ -199,10 +201,12 @@ TEST_F(CudaAttentionOnDevice, GivesEverySequenceOfARaggedBatchTheBitsItHasAlone)
 
 // Goal: what one launch left serves another, which does not look at the lengths any more.
 TEST_F(CudaAttentionOnDevice, TakesTheScheduleOfAnEarlierLaunch) {
-  Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(ragged_options(4, 4));
+  const CudaBatchOptions options = ragged_options(4, 4);
+  Result<CudaAttentionBatch> batch = CudaAttentionBatch::make(options);
   ASSERT_TRUE(batch) << batch.error().message;
   const Result<Bytes> expected = batch->run();
   ASSERT_TRUE(expected) << expected.error().message;
+  expect_written(options, *expected);
   const Result<DeviceBuffer> schedules =
       DeviceBuffer::allocate(batch->attention().schedule_bytes(), "schedules");
   ASSERT_TRUE(schedules) << schedules.error().message;

@@ -6,6 +6,10 @@
 
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -28,5 +32,18 @@ class GpuTest : public testing::Test {
 
   CudaLimits limits_;
 };
+
+// Whether a kernel has written every element of what was filled with 0xff before, which is a NaN
+// that none of them writes. Where results are held against each other, those of a kernel that does
+// nothing would be the same.
+inline bool is_written(std::span<const std::byte> output, int64_t element_bytes) {
+  const size_t step = static_cast<size_t>(element_bytes);
+  for (size_t at = 0; at < output.size(); at += step) {
+    const std::span<const std::byte> element = output.subspan(at, step);
+    if (std::ranges::all_of(element, [](std::byte value) { return value == std::byte{0xff}; }))
+      return false;
+  }
+  return !output.empty();
+}
 
 }  // namespace gapless

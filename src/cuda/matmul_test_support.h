@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -201,6 +202,21 @@ class CudaMatmulRun {
       }
     }
     return true;
+  }
+
+  // Whether there is a number in every place of the rows, and not the same one in all.
+  bool has_values(const std::vector<std::byte>& output) const {
+    float least = std::numeric_limits<float>::infinity();
+    float most = -least;
+    for (int64_t token = 0; token < c_.tokens; ++token) {
+      for (int64_t column = 0; column < c_.shape.weights.columns; ++column) {
+        const float value = value_in(output, token, column);
+        if (!std::isfinite(value)) return false;
+        least = std::min(least, value);
+        most = std::max(most, value);
+      }
+    }
+    return least < most;
   }
 
   double sum(const MatmulMatrix& matrix, int64_t token, int64_t column) const {

@@ -121,6 +121,7 @@ TEST_F(CudaMatmulWorkspaceOnDevice, IsSharedByMatmulsOfDifferentSizes) {
     ASSERT_TRUE(run) << run.error().message;
     Result<Bytes> output = run->run();
     ASSERT_TRUE(output) << output.error().message;
+    ASSERT_TRUE(run->has_values(*output));
     runs.push_back(std::move(*run));
     expected.push_back(std::move(*output));
   }

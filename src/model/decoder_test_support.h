@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -91,8 +92,17 @@ inline Result<std::vector<float>> try_step(Decoder& decoder, std::span<const Ste
   return std::vector<float>(result.logits.begin(), result.logits.end());
 }
 
+// Results that are held against each other only could be the same because nothing was computed.
+inline void expect_numbers(std::span<const float> values) {
+  for (const float value : values) ASSERT_TRUE(std::isfinite(value));
+  ASSERT_FALSE(values.empty());
+  ASSERT_LT(std::ranges::min(values), std::ranges::max(values));
+}
+
 inline std::vector<float> step_logits(Decoder& decoder, std::span<const StepRow> rows) {
-  return must(try_step(decoder, rows));
+  std::vector<float> logits = must(try_step(decoder, rows));
+  expect_numbers(logits);
+  return logits;
 }
 
 // The tokens of one sequence, `chunk` of them in each step: [tokens][vocabulary].
