@@ -124,6 +124,7 @@ void expect_attention_waits(const CudaBatchOptions& options) {
   ASSERT_TRUE(schedules) << name << ": " << schedules.error().message;
   const Result<Bytes> expected = batch->run_scheduled(*schedules, false);
   ASSERT_TRUE(expected) << name << ": " << expected.error().message;
+  attention_test::expect_written(options, *expected);
   const Result<LateInputs> inputs = LateInputs::make(batch->newest(), batch->output());
   ASSERT_TRUE(inputs) << name << ": " << inputs.error().message;
   for (const SchedulesOf& given : {SchedulesOf{}, SchedulesOf{schedules->data(), true}}) {
@@ -252,6 +253,7 @@ void expect_attention_behind_heads_waits(const CudaBatchOptions& options) {
   ASSERT_TRUE(launch_heads(heads->args, {}));
   const Result<Bytes> expected = batch->run_scheduled(*schedules, false);
   ASSERT_TRUE(expected) << what << ": " << expected.error().message;
+  attention_test::expect_written(options, *expected);
   for (const SchedulesOf& given : {SchedulesOf{}, SchedulesOf{schedules->data(), true}}) {
     for (const bool is_fused : {true, false}) {
       const std::string form =
@@ -288,6 +290,7 @@ void expect_matmul_waits(const CudaMatmulCase& c) {
   ASSERT_TRUE(matmul) << what << ": " << matmul.error().message;
   const Result<Bytes> expected = matmul->run();
   ASSERT_TRUE(expected) << what << ": " << expected.error().message;
+  ASSERT_TRUE(matmul->has_values(*expected)) << what;
   const DeviceBuffer& output = matmul->output();
   const Result<LateInputs> inputs =
       LateInputs::make(matmul->inputs(), {output.data(), output.bytes()});
@@ -395,12 +398,15 @@ Result<DeviceBuffer> random_floats(int64_t count, uint64_t seed) {
 using LaunchRows = std::function<Result<void>(const CudaRowsLaunch& launch)>;
 
 // A launch that reads all of `input` and writes all of `output`.
-void expect_launch_waits(const DeviceBuffer& input, const DeviceBuffer& output, int blocks,
+void expect_launch_waits(const DeviceBuffer& input, DeviceBuffer& output, int blocks,
                          const LaunchRows& launch, const std::string& what) {
+  ASSERT_TRUE(output.fill(0xff)) << what;
   const Result<void> launched = launch({});
   ASSERT_TRUE(launched) << what << ": " << launched.error().message;
   Bytes expected(static_cast<size_t>(output.bytes()));
   ASSERT_TRUE(output.copy_to_host(expected.data(), output.bytes()));
+  // Eight bytes at a time: in one of int8, 0xff is -1.
+  ASSERT_TRUE(is_written(expected, 8)) << what;
   const Result<LateInputs> inputs =
       LateInputs::make({{input.data(), input.bytes()}}, {output.data(), output.bytes()});
   ASSERT_TRUE(inputs) << what << ": " << inputs.error().message;
@@ -421,7 +427,7 @@ void expect_rows_wait(DType dtype, int64_t k, bool has_norm) {
   constexpr int kRows = 16;
   const Result<DeviceBuffer> x = random_floats(kRows * k, 3);
   const Result<DeviceBuffer> gamma = random_floats(k, 4);
-  const Result<DeviceBuffer> y = DeviceBuffer::allocate(kRows * k * dtype_bytes(dtype), "rows");
+  Result<DeviceBuffer> y = DeviceBuffer::allocate(kRows * k * dtype_bytes(dtype), "rows");
   const Result<DeviceBuffer> factors = DeviceBuffer::allocate(kRows * 4, "factors");
   ASSERT_TRUE(x && gamma && y && factors);
   const CudaRowsArgs args = {
@@ -458,7 +464,7 @@ TEST_F(CudaEarlyStartOnDevice, PairsWaitForTheirFirstHalf) {
   constexpr int64_t kColumns = 5120;
   const Result<DeviceBuffer> a = random_floats(kRows * kColumns, 5);
   const Result<DeviceBuffer> b = random_floats(kRows * kColumns, 6);
-  const Result<DeviceBuffer> y = DeviceBuffer::allocate(kRows * kColumns * 4, "sums");
+  Result<DeviceBuffer> y = DeviceBuffer::allocate(kRows * kColumns * 4, "sums");
   ASSERT_TRUE(a && b && y);
   const CudaPairArgs args = {.a = floats_of(*a),
                              .b = floats_of(*b),
@@ -481,7 +487,7 @@ TEST_F(CudaEarlyStartOnDevice, TheLargestLogitWaitsForAllOfThem) {
   constexpr int kRows = 3;
   constexpr int64_t kColumns = 32000;
   const Result<DeviceBuffer> logits = random_floats(kRows * kColumns, 7);
-  const Result<DeviceBuffer> top = DeviceBuffer::allocate(kRows * 8, "largest logits");
+  Result<DeviceBuffer> top = DeviceBuffer::allocate(kRows * 8, "largest logits");
   Result<DeviceBuffer> workspace = DeviceBuffer::allocate(top_workspace_bytes(kRows), "workspaces");
   ASSERT_TRUE(logits && top && workspace);
   ASSERT_TRUE(workspace->fill(0));
