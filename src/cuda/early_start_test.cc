@@ -28,6 +28,29 @@ using Bytes = std::vector<std::byte>;
 
 class CudaEarlyStartOnDevice : public GpuTest {};
 
+// A shape is a test of its own: a sanitizer ends each within minutes.
+struct AttentionShape {
+  DType dtype;
+  int head_dim;
+};
+class CudaEarlyStartOfAttentionOnDevice : public CudaEarlyStartOnDevice,
+                                          public testing::WithParamInterface<AttentionShape> {};
+INSTANTIATE_TEST_SUITE_P(Of, CudaEarlyStartOfAttentionOnDevice,
+                         testing::Values(AttentionShape{DType::kBf16, 64},
+                                         AttentionShape{DType::kBf16, 128},
+                                         AttentionShape{DType::kBf16, 256},
+                                         AttentionShape{DType::kF16, 128}),
+                         [](const auto& test) {
+                           return std::string(dtype_name(test.param.dtype)) + "Dim" +
+                                  std::to_string(test.param.head_dim);
+                         });
+
+class CudaEarlyStartOfMatmulOnDevice : public CudaEarlyStartOnDevice,
+                                       public testing::WithParamInterface<DType> {};
+INSTANTIATE_TEST_SUITE_P(Of, CudaEarlyStartOfMatmulOnDevice,
+                         testing::Values(DType::kS8, DType::kBf16),
+                         [](const auto& test) { return std::string(dtype_name(test.param)); });
+
 // Before a launch that starts early has set up, while it reads ahead, and long after.
 constexpr uint32_t kDelaysNs[] = {0, 3'000, 60'000};
 constexpr uint32_t kLongDelayNs = 200'000;
@@ -137,23 +160,16 @@ void expect_attention_waits(const CudaBatchOptions& options) {
   }
 }
 
-TEST_F(CudaEarlyStartOnDevice, TheAttentionWaitsForQueriesAndTheNewestTokens) {
-  for (const int head_dim : {64, 128, 256}) {
-    expect_attention_waits(long_options(DType::kBf16, head_dim, 512));
-    if (HasFatalFailure()) return;
-  }
-  expect_attention_waits(long_options(DType::kF16, 128, 512));
+TEST_P(CudaEarlyStartOfAttentionOnDevice, WaitsForQueriesAndTheNewestTokens) {
+  expect_attention_waits(long_options(GetParam().dtype, GetParam().head_dim, 512));
 }
 
 // Pairs of several rows of chunks.
-TEST_F(CudaEarlyStartOnDevice, TheAttentionOfManyChunksWaitsForQueriesAndTheNewestTokens) {
-  for (const int head_dim : {64, 128}) {
-    expect_attention_waits(long_options(DType::kBf16, head_dim, 64));
-    if (HasFatalFailure()) return;
-  }
+TEST_P(CudaEarlyStartOfAttentionOnDevice, OfManyChunksWaitsForQueriesAndTheNewestTokens) {
+  expect_attention_waits(long_options(GetParam().dtype, GetParam().head_dim, 64));
 }
 
-// Goal: the test above would see a token that is read too soon, whichever it is. Method: all
+// Goal: the tests above would see a token that is read too soon, whichever it is. Method: all
 // newest tokens are NaN, and so is then what every pair gives.
 TEST_F(CudaEarlyStartOnDevice, ATokenThatIsNotThereShowsInEveryPair) {
   const CudaBatchOptions options = long_options(DType::kBf16, 128, 512);
@@ -274,12 +290,8 @@ void expect_attention_behind_heads_waits(const CudaBatchOptions& options) {
   }
 }
 
-TEST_F(CudaEarlyStartOnDevice, TheAttentionWaitsForHeadsThatLetItStartBeforeTheyHaveWaited) {
-  for (const int head_dim : {64, 128, 256}) {
-    expect_attention_behind_heads_waits(long_options(DType::kBf16, head_dim, 512));
-    if (HasFatalFailure()) return;
-  }
-  expect_attention_behind_heads_waits(long_options(DType::kF16, 128, 512));
+TEST_P(CudaEarlyStartOfAttentionOnDevice, WaitsForHeadsThatLetItStartBeforeTheyHaveWaited) {
+  expect_attention_behind_heads_waits(long_options(GetParam().dtype, GetParam().head_dim, 512));
 }
 
 // ---- The matmul.
@@ -307,17 +319,15 @@ void expect_matmul_waits(const CudaMatmulCase& c) {
 }
 
 // Up to 16 tokens are copied by lanes, more by the copy engine. Tiles are cut over blocks.
-TEST_F(CudaEarlyStartOnDevice, TheMatmulWaitsForTokensScalesAndResiduals) {
-  for (const DType dtype : {DType::kS8, DType::kBf16}) {
-    for (const int tile_rows : {64, 128}) {
-      for (const int tokens : {16, 17, 32, 33, 64}) {
-        CudaMatmulCase c = case_of(dtype, 1040, 5120, false, tokens);
-        c.shape.weights.tile_rows = tile_rows;
-        c.has_residual = tokens % 2 == 1;
-        c.residual_dtype = tokens == 17 ? DType::kBf16 : DType::kF32;
-        expect_matmul_waits(c);
-        if (HasFatalFailure()) return;
-      }
+TEST_P(CudaEarlyStartOfMatmulOnDevice, WaitsForTokensScalesAndResiduals) {
+  for (const int tile_rows : {64, 128}) {
+    for (const int tokens : {16, 17, 32, 33, 64}) {
+      CudaMatmulCase c = case_of(GetParam(), 1040, 5120, false, tokens);
+      c.shape.weights.tile_rows = tile_rows;
+      c.has_residual = tokens % 2 == 1;
+      c.residual_dtype = tokens == 17 ? DType::kBf16 : DType::kF32;
+      expect_matmul_waits(c);
+      if (HasFatalFailure()) return;
     }
   }
 }
@@ -372,15 +382,13 @@ TEST_F(CudaEarlyStartOnDevice, AMatmulHoldsTheNextLaunchUntilItHasWaited) {
 }
 
 // As the layer has them: many stages a block, and nothing brought into L2.
-TEST_F(CudaEarlyStartOnDevice, TheMatmulOfALayerWaitsForTokensAndScales) {
-  for (const DType dtype : {DType::kS8, DType::kBf16}) {
-    for (const int tile_rows : {64, 128}) {
-      CudaMatmulCase c = case_of(dtype, 5120, 5120, false, 40);
-      c.shape.weights.tile_rows = tile_rows;
-      c.tuning = {.read_ahead_kib = -1, .takes_sm = true};
-      expect_matmul_waits(c);
-      if (HasFatalFailure()) return;
-    }
+TEST_P(CudaEarlyStartOfMatmulOnDevice, OfALayerWaitsForTokensAndScales) {
+  for (const int tile_rows : {64, 128}) {
+    CudaMatmulCase c = case_of(GetParam(), 5120, 5120, false, 40);
+    c.shape.weights.tile_rows = tile_rows;
+    c.tuning = {.read_ahead_kib = -1, .takes_sm = true};
+    expect_matmul_waits(c);
+    if (HasFatalFailure()) return;
   }
 }
 
