@@ -29,17 +29,17 @@ using Bytes = std::vector<std::byte>;
 class CudaEarlyStartOnDevice : public GpuTest {};
 
 // A shape is a test of its own: a sanitizer ends each within minutes.
-struct AttentionShape {
+struct EarlyShape {
   DType dtype;
   int head_dim;
 };
 class CudaEarlyStartOfAttentionOnDevice : public CudaEarlyStartOnDevice,
-                                          public testing::WithParamInterface<AttentionShape> {};
+                                          public testing::WithParamInterface<EarlyShape> {};
 INSTANTIATE_TEST_SUITE_P(Of, CudaEarlyStartOfAttentionOnDevice,
-                         testing::Values(AttentionShape{DType::kBf16, 64},
-                                         AttentionShape{DType::kBf16, 128},
-                                         AttentionShape{DType::kBf16, 256},
-                                         AttentionShape{DType::kF16, 128}),
+                         testing::Values(EarlyShape{DType::kBf16, 64},
+                                         EarlyShape{DType::kBf16, 128},
+                                         EarlyShape{DType::kBf16, 256},
+                                         EarlyShape{DType::kF16, 128}),
                          [](const auto& test) {
                            return std::string(dtype_name(test.param.dtype)) + "Dim" +
                                   std::to_string(test.param.head_dim);
